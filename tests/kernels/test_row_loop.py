@@ -83,7 +83,7 @@ _libraries = []
 
 def native(text, apart=True):
     with parts_of_one_module():
-        library, symbol = compile_row_loop(text, {}, (), (), apart)
+        library, symbol = compile_row_loop(text, {}, (), {}, apart)
     function, library = _load(object_code(library, symbol), symbol, python_function)
     _libraries.append(library)
     return function
@@ -121,7 +121,7 @@ def test_the_row_loop_does_what_python_does(dtype):
 )
 def test_what_the_row_loop_does_not_know_is_refused(line):
     with parts_of_one_module(), pytest.raises(NotInRowLoop):
-        compile_row_loop(f"def run(T):\n    {line}\n    return 0\n", {}, (), (), True)
+        compile_row_loop(f"def run(T):\n    {line}\n    return 0\n", {}, (), {}, True)
 
 
 def test_parts_of_a_kernel_can_be_used_by_other_code_afterwards():

@@ -13,6 +13,7 @@ from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
+from vecenv.kernel.numba.early import call_early
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
 from vecenv.kernel.numba.entry import python_function
 from vecenv.kernel.numba.load import load_or_compile
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
 _COMPILER = (
-    *("checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "interrupts.py", "math.py"),
-    *("one_module.py", "pcg64.py", "row_loop.py"),
+    *("checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "interrupts.py", "kernel_functions.py"),
+    *("math.py", "one_module.py", "pcg64.py", "row_loop.py"),
 )
 """Files here that native code is made from, besides the text."""
 
@@ -42,11 +43,11 @@ class NumbaBackend:
         return None
 
     def emit(self, program: Program) -> str:
-        emitted = emit(program)
+        emitted = call_early(emit(program), "exact")
         return f"{emitted.text}\n\n\n{Driver(emitted).text()}"
 
     def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> NumbaCode:
-        kernel, emitted = program.kernel, emit(program)
+        kernel, emitted = program.kernel, call_early(emit(program), precision)
         driver = Driver(emitted)
         text = driver.text()
 

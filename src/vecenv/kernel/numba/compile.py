@@ -29,6 +29,8 @@ from vecenv.kernel.numba.row_loop import compile_row_loop
 
 _LONGEST_INLINED = 3000
 """Nodes of the syntax tree of a helper and of those that it calls, times the number of its calls."""
+_IN_LOOPS = ("early", "step", "observe", "policy")
+"""Methods that are called for all rows in a loop, of which they become part."""
 _DEFECT = (
     "no native code can be made of {}, although it breaks no rule of kernels: a defect of vecenv. Please report it "
     'with the kernel and the error\'s `compiler_text`; engine="sync" runs it meanwhile'
@@ -55,13 +57,16 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
         names[name] = njit(forceinline=name not in apart, **options)(names[name])
-    inlined = {"step", "observe", "policy"} & {
-        name for name, one in emitted.functions.items() if not one.function.guarded
+    inlined = {
+        name
+        for name, one in emitted.functions.items()
+        if (name not in apart if one.function.method is None else name in _IN_LOOPS and not one.function.guarded)
     }
-    flags, own_memory = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
+    written = {} if emitted.program.sites else {name: one.node for name, one in emitted.functions.items()}
+    own_memory = not emitted.program.kernel.shared
     try:
         with parts_of_one_module():
-            library, symbol = compile_row_loop(driver, names, inlined, flags, own_memory)
+            library, symbol = compile_row_loop(driver, names, inlined, options, own_memory, written)
         return object_code(library, symbol), symbol
     except Exception as error:  # Numba and LLVM raise errors of many types
         raise _explained(error, emitted) from None

@@ -78,6 +78,7 @@ class Driver:
         if "policy" in self.functions:
             self._policy()
         self._clear()
+        self._early()
         self._all_rows(transition.STEP)
         self._find()
         self._add(1, "for k in range(found):", "    i = WHO[k]")
@@ -193,10 +194,26 @@ class Driver:
         self._add(1, "for i in range(n):", f"    {returns}policy({arguments})")
         self._add(1, "if wrong(T, lo, hi, t):", "    return -1 - t")
 
+    def _early(self) -> None:
+        """Calls that `early.py` took out of the step."""
+        if "early" in self.functions:
+            targets = self._early_results()
+            rows = rows_together(self.kernel, self.slots)
+            self._add(1, *(f"{target[:-3]} = rows_float64_{rows}()" for target in targets), "for i in range(n):")
+            self._add(2, f"{', '.join(targets)} = early({self._step_arguments()})")
+
+    def _early_results(self) -> list[str]:
+        step, early = (len(self.functions[name].node.args.args) for name in ("step", "early"))
+        return [f"E_{place}[i]" for place in range(step - early)]
+
+    def _step_arguments(self) -> str:
+        state = [*self._fault("step"), *self._state(self.functions["step"].registers)]
+        return ", ".join([*state, *self._actions(), "RNG[i]", *self._params()])
+
     def _call_step(self, depth: int) -> None:
         step = self.functions["step"]
-        state = [*self._fault("step"), *self._state(step.registers)]
-        arguments = ", ".join([*state, *self._actions(), "RNG[i]", *self._params()])
+        results = self._early_results() if "early" in self.functions else []
+        arguments = ", ".join([self._step_arguments(), *results])
         new = "".join(f", n_{name}" for name in step.assigned)
         call = f"reward, terminated, truncated{new} = step({arguments})"
         if step.registers and not step.function.guarded:  # without a branch, so that LLVM vectorises the loop
@@ -207,16 +224,19 @@ class Driver:
         self._add(depth + 1, call, *(f"S_{name}[i] = n_{name}" for name in step.assigned))
 
     def _find(self) -> None:
+        """Find the rows that begin an episode. Their random streams are seldom used, so they are rarely in a cache."""
         self._add(
             1,
             f"WORDS = column_uint64_1(T[{2 * self._numbers['TODO']}] + lo, (n // 8,))",
             "found = 0",
             "for w in range(n // 8):",
-            "    if WORDS[w] != 0:",
-            "        for i in range(w * 8, w * 8 + 8):",
-            "            if TODO[i]:",
-            "                WHO[found] = i",
-            "                found += 1",
+            "    word = WORDS[w]",
+            "    for j in range(ones__(word)):",
+            "        i = w * 8 + zeros__(word) // 8",
+            "        WHO[found] = i",
+            "        prefetch__(RNG[i])",
+            "        found += 1",
+            "        word = word & (word - 1)",
             "for i in range(n - n % 8, n):",
             "    if TODO[i]:",
             "        WHO[found] = i",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +74,31 @@ class EmittedProgram:
 
 def emit(program: Program) -> EmittedProgram:
     """The functions of a program for Numba."""
-    emitted = [_Emitter(program, function).emitted() for function in program.functions]
+    used: dict[str, set[str]] = {}
+    for function in program.functions:  # helpers come before those that call them
+        used[function.name] = _used(function, used)
+    emitted = [_Emitter(program, function, used).emitted() for function in program.functions]
     _collapse_loops(program, emitted)
     return EmittedProgram(program, {one.function.name: one for one in emitted})
+
+
+def _used(function: Function, used: Mapping[str, Collection[str]]) -> set[str]:
+    """The fields, parameters and leaves that a function and the helpers that it calls use, by their emitted names.
+
+    Args:
+        function: any function of the program.
+        used: what is found here for its helpers.
+    """
+    found: set[str] = set()
+    for node in (node for statement in function.body for node in ast.walk(statement)):
+        if isinstance(node, Ref):
+            if node.kind in (Kind.FIELD, Kind.PARAMETER):
+                found.add(_PREFIX[node.kind] + node.name)
+            elif node.kind is Kind.LEAF:
+                found.add(f"{node.name}__{node.index}")
+            elif node.kind is Kind.HELPER:
+                found |= set(used[node.name])
+    return found
 
 
 def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> None:
@@ -139,10 +161,10 @@ def _blocks(program: Program) -> dict[str, Block]:
 
 
 class _Emitter(ast.NodeTransformer):
-    """Writes one function."""
+    """Writes one function. `used` are the names that each function uses: helpers are passed nothing else."""
 
-    def __init__(self, program: Program, function: Function) -> None:
-        self.program, self.function = program, function
+    def __init__(self, program: Program, function: Function, used: Mapping[str, Collection[str]]) -> None:
+        self.program, self.function, self.used = program, function, used
         self.functions = {other.name: other for other in program.functions}
         self.registers = function.method is not None and not function.passes_state
         self.returns_fields = self.registers and function.method not in ("step", "policy")
@@ -155,7 +177,7 @@ class _Emitter(ast.NodeTransformer):
         names = [*self._fault(function), *function.results] + [
             name
             for parameter in function.source.parameters
-            for name in self._names(function.roles.get(parameter), parameter)
+            for name in self._names(function, function.roles.get(parameter), parameter)
         ]
         node = ast.parse("def function(): pass").body[0]
         assert isinstance(node, ast.FunctionDef)
@@ -169,15 +191,17 @@ class _Emitter(ast.NodeTransformer):
         """The name of the address of the row's fault, if a function gets it: before all other arguments."""
         return ["fault__"] if function.faults else []
 
-    def _names(self, role: str | None, parameter: str) -> list[str]:
-        """The names that stand for a parameter with this role."""
+    def _names(self, function: Function, role: str | None, parameter: str) -> list[str]:
+        """The names that stand for a parameter with this role; methods get all of them from the row loop."""
         if role == "state":
-            return [f"s__{field}" for field in self.program.kernel.state]
-        if role == "params":
-            return [f"p__{field}" for field in self.program.kernel.params]
-        if role in self.program.layouts:
-            return [f"{role}__{leaf}" for leaf in range(len(self.program.layouts[role].leaves))]
-        return list(self.function.expanded.get(parameter, (parameter,)))
+            names = [f"s__{field}" for field in self.program.kernel.state]
+        elif role == "params":
+            names = [f"p__{field}" for field in self.program.kernel.params]
+        elif role in self.program.layouts:
+            names = [f"{role}__{leaf}" for leaf in range(len(self.program.layouts[role].leaves))]
+        else:
+            return list(function.expanded.get(parameter, (parameter,)))
+        return [name for name in names if function.method is not None or name in self.used[function.name]]
 
     def visit_Ref(self, node: Ref) -> ast.expr:
         if node.kind is Kind.OPERATION:
@@ -199,7 +223,9 @@ class _Emitter(ast.NodeTransformer):
         arguments: list[Any] = list(map(local, self._passed_fault(node.func)))
         for argument in node.args:
             if isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT:
-                arguments += [local(name) for name in self._names(argument.name, argument.name)]
+                assert isinstance(node.func, Ref)
+                called = self.functions[node.func.name]
+                arguments += [local(name) for name in self._names(called, argument.name, argument.name)]
             else:
                 arguments.append(self.visit(argument))
         keywords = [self.visit(keyword) for keyword in node.keywords]
