@@ -124,8 +124,8 @@ _AGENTS = {
 
 # --- MuJoCo and Box2D ------------------------------------------------------------------------------------------------
 # docs/results.md says which were run here, and how PPO's were chosen: 2,048 steps between updates and ten epochs of
-# minibatches of 64, as in CleanRL's ppo_continuous_action.py; 64 envs, a smaller standard deviation at the start and a
-# smaller weight of the value loss, as in Tianshou's mujoco_ppo.py. SAC: the settings of RL Baselines3 Zoo, which are
+# minibatches of 64, as in CleanRL's ppo_continuous_action.py; a smaller standard deviation at the start and a smaller
+# weight of the value loss, as in Tianshou's mujoco_ppo.py; 64 envs. SAC: the settings of RL Baselines3 Zoo, which are
 # the defaults after 10,000 random steps.
 
 _MUJOCO_PPO: dict[str, Any] = {
