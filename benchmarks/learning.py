@@ -36,6 +36,8 @@ RUNS, OPTIMA, PAGE = HERE / "learning.json", HERE / "optima.json", HERE.parent /
 TRAINERS: dict[str, Any] = {"ppo": PPO, "sac": SAC, "dqn": DQN}
 EVALUATION_SEEDS, EPISODES, BLACKJACK_EPISODES = 10, 10, 1_000
 PRESET, CLEANRL, ZOO = "preset", "cleanrl", "zoo"
+Trained = tuple[Any, int, str, float]
+"""The policy, the steps that were made, the engine, and the mean return of the last 100 episodes of training."""
 KEY = ("env", "algo", "settings_name", "library", "steps", "seed")
 """What makes a run."""
 
@@ -175,7 +177,7 @@ def settings_of(env_id: str, algo: str, name: str) -> tuple[Any, int]:
 def run(about: dict[str, Any], config: Any, steps: int, seed: int) -> dict[str, Any]:
     """Train and evaluate in episodes that were not trained on; return what is kept."""
     began, cpu, load = time.perf_counter(), os.times(), os.getloadavg()[0]
-    policy, trained, engine = LIBRARIES[about["library"]](about["env"], about["algo"], config, steps, seed)
+    policy, trained, engine, last = LIBRARIES[about["library"]](about["env"], about["algo"], config, steps, seed)
     seconds, after = time.perf_counter() - began, os.times()
     episodes = BLACKJACK_EPISODES if about["env"] == "Blackjack-v1" else EPISODES  # its returns are mostly chance
     found = vecenv.evaluate(policy, about["env"], episodes=episodes, seeds=EVALUATION_SEEDS)
@@ -184,22 +186,22 @@ def run(about: dict[str, Any], config: Any, steps: int, seed: int) -> dict[str, 
         "settings": config.as_data(), "seconds": round(seconds, 1),
         "cpu_seconds": round(sum(after[:4]) - sum(cpu[:4]), 1),
         "load": round((load + os.getloadavg()[0]) / 2, 1), "processors": os.cpu_count(),
-        "returns": [round(float(one), 4) for one in found.returns],
+        "training_return": round(last, 4), "returns": [round(float(one), 4) for one in found.returns],
         "versions": {"vecenv": vecenv.__version__, "torch": torch.__version__, "python": platform.python_version()},
     }  # fmt: skip
     print(" ".join(f"{run[name]}" for name in KEY), f"-> {np.mean(run['returns']):.2f}, {run['cpu_seconds']:.0f} s CPU")
     return run
 
 
-def train_ours(env_id: str, algo: str, config: Any, steps: int, seed: int) -> tuple[Any, int, str]:
-    """The policy, the steps that were made, and the engine."""
+def train_ours(env_id: str, algo: str, config: Any, steps: int, seed: int) -> Trained:
+    """Train with our trainers."""
     trainer = TRAINERS[algo](env_id, config, seed, device="cpu").learn(steps)
     engine = trainer.collector.envs[0].unwrapped.engine.name
     trainer.close()
-    return trainer.policy, trainer.steps, engine
+    return trainer.policy, trainer.steps, engine, trainer.collector.episodes.mean()[0]
 
 
-def train_theirs(env_id: str, algo: str, config: Any, steps: int, seed: int) -> tuple[Any, int, str]:
+def train_theirs(env_id: str, algo: str, config: Any, steps: int, seed: int) -> Trained:
     """The same with Stable-Baselines3, which has its DummyVecEnv, or for PPO with normalized envs VecNormalize."""
     import stable_baselines3 as sb3
     from stable_baselines3.common.env_util import make_vec_env
@@ -236,14 +238,15 @@ def train_theirs(env_id: str, algo: str, config: Any, steps: int, seed: int) -> 
         seen = envs.normalize_obs(obs) if isinstance(envs, VecNormalize) else obs
         return model.predict(seen, deterministic=True)[0]
 
-    return policy, model.num_timesteps, "DummyVecEnv"
+    last = [episode["r"] for episode in model.ep_info_buffer or ()]
+    return policy, model.num_timesteps, "DummyVecEnv", float(np.mean(last))
 
 
 def _layer(activation: str) -> type[torch.nn.Module]:
     return {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
 
 
-LIBRARIES: dict[str, Callable[..., tuple[Any, int, str]]] = {"vecenv": train_ours, "sb3": train_theirs}
+LIBRARIES: dict[str, Callable[..., Trained]] = {"vecenv": train_ours, "sb3": train_theirs}
 
 
 def keep(run: dict[str, Any]) -> None:
@@ -262,7 +265,8 @@ Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`.
 (`vecenv list ID`), so the run is what `vecenv train ID` does. Returns are means of {episodes} episodes per run
 (Blackjack: {blackjack:,}; {seeds} evaluation seeds, none of them trained on) with the most probable actions; the 95 %
 interval is a bootstrap over all of them. "Best possible" is the mean return of the best policy from the start states of
-these episodes, which `benchmarks/optima.py` computes by value iteration from the rules of toy-text envs. One torch
+these episodes, which `benchmarks/optima.py` computes by value iteration from the rules of toy-text envs. "While
+training" is the mean return of the last 100 episodes of training, with sampled actions, where it was noted. One torch
 thread did the learning. "Load" is how many programs wanted a processor of [the machine](benchmarks.md#the-machine)
 during the run: where it is above their number, the CPU time says more than the wall time. A result from one training
 seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
@@ -270,7 +274,7 @@ Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has f
 settings), "CleanRL" that of [its documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/) (returns of the last
 training episodes, three seeds), both with their steps and, where it is another, their version of the env."""
 _HEADS = ("env", "algorithm", "settings", "steps", "training seeds", "return", "95 % interval", "bar", "best possible",
-          "CPU time", "wall time", "load", "RL Zoo", "CleanRL")  # fmt: skip
+          "while training", "CPU time", "wall time", "load", "RL Zoo", "CleanRL")  # fmt: skip
 
 
 def page(runs: list[dict[str, Any]]) -> str:
@@ -306,10 +310,12 @@ def _line(rows: dict[tuple[Any, ...], list[dict[str, Any]]], key: tuple[Any, ...
     per_seed = "" if len(runs) == 1 else " (" + ", ".join(f"{np.mean(one['returns']):.{digits}f}" for one in runs) + ")"
     cpu, wall = (np.mean([one[name] for one in runs]) for name in ("cpu_seconds", "seconds"))
     loads = [one["load"] for one in runs if "load" in one]
+    last = [one["training_return"] for one in runs if "training_return" in one]
     cells = (
         env_id, algo.upper(), settings if library == "vecenv" else f"{settings}, Stable-Baselines3", f"{steps:,}",
         str(len(runs)), f"{returns.mean():.{digits}f}{per_seed}", f"{low:.{digits}f} ... {high:.{digits}f}", met,
-        f"{optima[env_id]:.{digits}f}" if env_id in optima else "", f"{cpu:.0f} s", f"{wall:.0f} s",
+        f"{optima[env_id]:.{digits}f}" if env_id in optima else "",
+        f"{np.mean(last):.{digits}f}" if last else "", f"{cpu:.0f} s", f"{wall:.0f} s",
         f"{np.mean(loads):.1f} of {runs[-1]['processors']}" if loads else "",
         _published(ZOO_RETURNS, env_id, algo), _published(CLEANRL_RETURNS, env_id, algo),
     )  # fmt: skip
