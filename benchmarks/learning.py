@@ -163,11 +163,11 @@ threads.
 No defect was found that explains the return of 410. Stable-Baselines3 2.9.2 was given the same weights before each
 update, the same actions and the same order of minibatches, on its own DummyVecEnv and VecNormalize: over five updates
 on Hopper-v5 and five on HalfCheetah-v5 observations were equal bit for bit, advantages up to 2e-6, and weights after
-each update up to 5e-8 (HalfCheetah-v5: 3e-5). That holds with its rule for the return that rewards are scaled by. Ours is Gymnasium's,
-which leaves out what an episode had collected at the step that terminates it; the variance differs by 0.5 to 1 % for
-it. A test compares the two on Pendulum-v1. For an agent of 200k steps with the preset, `vecenv.evaluate` and a loop over
-Gymnasium's own env with the same network returned 399 and 400 with the most probable actions, 373 and 374 with sampled
-ones.
+each update up to 5e-8 (HalfCheetah-v5: 3e-5). That holds with its rule for the return that rewards are scaled by. Ours
+is Gymnasium's, which leaves out what an episode had collected at the step that terminates it; the variance differs by
+0.5 to 1 % for it. A test compares the two on Pendulum-v1. For an agent of 200k steps with the preset, `vecenv.evaluate`
+and a loop over Gymnasium's own env with the same network returned 399 and 400 with the most probable actions, 373 and
+374 with sampled ones.
 
 Shorter runs of both libraries with these settings learnt to stand still, which returns 1,000. One run each, seed 0:
 mean return while training by steps, and that of the most probable actions in 50 episodes at the end:
