@@ -299,3 +299,16 @@ def test_a_reset_that_fails_leaves_no_film(inside, tmp_path):
 
 def test_json_names_the_film(inside, broken):
     assert json.loads(inside("replay", broken, "--trust", "--video", "a.gif", "--json")[0])["video"] == "a.gif"
+
+
+def test_a_film_of_mujoco_is_drawn_by_what_works_without_a_screen(inside, monkeypatch, tmp_path):
+    """The way to draw is chosen before the env is made, as for `vecenv play`."""
+    with vecenv.make("InvertedPendulum-v5", 1, engine="sync", record="last-episode") as envs:
+        envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+        path = envs.recording(0).save(tmp_path / "pendulum.npz")
+    chosen = []
+    monkeypatch.setattr("vecenv.cli.replay.choose_gl", chosen.append)
+    monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda env: np.zeros((8, 8, 3), np.uint8))
+    inside("replay", path, "--video", "a.gif")
+    assert chosen == ["InvertedPendulum-v5"]

@@ -212,6 +212,9 @@ def test_without_a_screen_mujoco_draws_by_what_works(monkeypatch, works):
     choose_gl("HalfCheetah-v5", trial)
     assert os.environ["MUJOCO_GL"] == works
     choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
+    monkeypatch.setenv("MUJOCO_GL", "glfw")
+    with pytest.raises(ConfigError, match="MUJOCO_GL=glfw draws on a screen"):
+        choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
     monkeypatch.delenv("MUJOCO_GL")
     monkeypatch.setenv("DISPLAY", ":0")
     choose_gl("HalfCheetah-v5", lambda name: pytest.fail("there is a screen"))

@@ -1,4 +1,4 @@
-"""One update of PPO and of SAC is that of Stable-Baselines3: same weights, same data, same weights afterwards."""
+"""Updates of PPO and of SAC are those of Stable-Baselines3: same weights, same data, same weights afterwards."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
 
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig
 from vecenv.trainers._progress import Clock
@@ -95,6 +96,53 @@ def test_an_update_of_ppo_is_that_of_stable_baselines3(env_id, truncated):
     moved = largest_difference(zip(before, (one for one, _ in pairs), strict=True))
     assert moved > 2 * RATE
     assert largest_difference(pairs) < 0.01 * moved  # Adam's eps is 1e-5: gradients near it differ by rounding
+    ours.close()
+
+
+def test_training_with_normalization_is_that_of_stable_baselines3(monkeypatch):
+    """Their env, statistics, values and advantages for our actions, then their update with our minibatches, twice."""
+    settings = {"gamma": 0.98, "max_grad_norm": 0.7, "learning_rate": RATE}
+    ours = PPO("Pendulum-v1", PPOConfig(
+        num_envs=1, rollout_steps=210, epochs=2, minibatch=70, lam=0.9, entropy=0.01, value_weight=0.8, hidden=(32, 32),
+        activation="relu", log_std=-1.0, normalize_obs=True, normalize_reward=True, **settings,
+    ), seed=0, device="cpu")  # fmt: skip
+    envs = VecNormalize(stable_baselines3.common.env_util.make_vec_env("Pendulum-v1", 1, seed=0), gamma=0.98)
+    theirs = stable_baselines3.PPO(
+        "MlpPolicy", envs, n_steps=210, n_epochs=2, batch_size=70, gae_lambda=0.9, ent_coef=0.01, vf_coef=0.8,
+        policy_kwargs={"net_arch": [32, 32], "activation_fn": torch.nn.ReLU}, device="cpu", **settings,
+    )  # fmt: skip
+    theirs.set_logger(configure(None, []))
+    set_theirs(pairs_of_ppo(ours, theirs))
+    orders, shuffled = [], torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda *given, **more: orders.append(shuffled(*given, **more)) or orders[-1])
+    monkeypatch.setattr(np.random, "permutation", lambda _: orders.pop(0).numpy())
+    ours._begin(0)
+    obs, began = envs.reset(), np.ones(1, np.bool_)
+    for _ in range(2):
+        memory, into = ours._collect(Clock()), theirs.rollout_buffer
+        into.reset()
+        for drawn in ours.buffer.actions:
+            tensor = torch.from_numpy(drawn)
+            with torch.no_grad():
+                value, log_prob, _ = theirs.policy.evaluate_actions(torch.from_numpy(obs), tensor)
+            before, first = obs, began
+            obs, reward, began, infos = envs.step(np.clip(drawn, -2, 2))
+            if began[0]:  # a truncated episode: Pendulum has no other
+                final = torch.from_numpy(infos[0]["terminal_observation"][None])
+                reward = reward + 0.98 * theirs.policy.predict_values(final).detach().numpy()[0]
+            into.add(before, drawn, reward, first, value.flatten(), log_prob)
+        into.compute_returns_and_advantage(theirs.policy.predict_values(torch.from_numpy(obs)).detach(), began)
+        advantages, returns = ours._advantages()
+        assert ours.buffer.truncated.sum() == 1
+        np.testing.assert_array_equal(ours.buffer.began[:-1], into.episode_starts)
+        np.testing.assert_array_equal(ours.buffer.obs[:-1], into.observations)
+        np.testing.assert_allclose(ours.buffer.extras["log_prob"], into.log_probs, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(advantages, into.advantages, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(returns, into.returns, rtol=1e-3, atol=1e-3)
+        ours._update(memory, 0.0)
+        theirs.train()
+        assert not orders
+    assert largest_difference(pairs_of_ppo(ours, theirs)) < 0.01 * RATE * ours.updates  # Adam: a rate per update
     ours.close()
 
 

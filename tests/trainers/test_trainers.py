@@ -482,6 +482,40 @@ def test_masks_of_another_width_than_the_actions_are_refused(width, seen):
             trainer.learn(64)
 
 
+@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+def test_a_mask_in_observations_that_allows_nothing_is_refused(mode):
+    """Not in the last observation of an episode, after which nobody acts."""
+
+    class Closed(Doors):
+        observation_space = spaces.Dict({"at": spaces.Box(0, 1, (1,)), "legal": spaces.MultiBinary(3)})
+
+        def __init__(self, closed_after):
+            super().__init__()
+            self.closed_after, self.steps = closed_after, 0
+
+        def seen(self, obs):
+            return {"at": obs, "legal": np.full(3, self.steps < self.closed_after, np.int8)}
+
+        def reset(self, *, seed=None, options=None):
+            self.steps = 0
+            return self.seen(super().reset(seed=seed)[0]), {}
+
+        def step(self, action):
+            self.steps += 1
+            obs, reward, terminated, truncated, _ = super().step(action)
+            return self.seen(obs), reward, terminated, truncated, {}
+
+    def learn(*limits):
+        with vecenv.make(
+            [lambda limit=limit: Closed(limit) for limit in limits], engine="sync", autoreset=mode
+        ) as envs:
+            PPO(envs, PPOConfig(**SMALL, mask="legal"), seed=0).learn(64)
+
+    learn(99, 10)
+    with pytest.raises(ConfigError, match="env 1 gave a 'legal' that allows no action"):
+        learn(99, 3)
+
+
 def test_a_policy_of_taxi_can_be_evaluated():
     trainer = PPO("Taxi-v3", PPOConfig(num_envs=4, rollout_steps=16, hidden=(16,), mask="action_mask"), seed=0)
     trainer.learn(64)

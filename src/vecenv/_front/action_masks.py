@@ -32,8 +32,13 @@ def action_masks(infos: Mapping[str, Any], name: str, env_ids: np.ndarray, actin
         found = np.ones((len(given), *values[0].shape), values[0].dtype)
         found[given] = values
     masks = found.reshape(len(given), -1)
-    _refuse(env_ids[acting & ~masks.any(1)], f"gave a {name!r} that allows no action", "one must be allowed")
+    check_allowed(masks, name, env_ids, acting)
     return masks
+
+
+def check_allowed(masks: np.ndarray, name: str, env_ids: np.ndarray, acting: np.ndarray) -> None:
+    """Raise ConfigError if a mask of an env that is to act allows nothing."""
+    _refuse(env_ids[acting & ~masks.any(1)], f"gave a {name!r} that allows no action", "one must be allowed")
 
 
 def _refuse(env_ids: np.ndarray, what: str, advice: str) -> None:

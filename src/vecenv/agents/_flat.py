@@ -38,7 +38,8 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
     Attributes:
         num_slots: A.
         rolled: [N], in which envs an episode ended and the next began in the latest exchange.
-        waits: [N x A], which rows have acted and have no results yet, because agents act by turns. Of trainers alone.
+        waits: [N x A], which rows have acted and have no results yet, because agents act by turns. It is for
+            trainers: `reset` and `step` leave it as it is.
     """
 
     def __init__(self, agents: MultiAgentVectorEnv, group: str | None = None) -> None:

@@ -118,7 +118,7 @@ class RolloutBuffer:
         """
         check_extras(self.extras, extras)
         rows = step.env_ids
-        times, ended, rolled = self._times[rows], step.terminated | step.truncated, step.rolled
+        times, rolled = self._times[rows], step.rolled
         if len(times) and times.max() >= self.steps:
             raise CallOrderError(
                 f"the rollout is full: {int((times >= self.steps).sum())} of these envs have made {self.steps} steps; "
@@ -127,8 +127,9 @@ class RolloutBuffer:
         together = len(rows) == self.num_envs and (times == times[0]).all() and np.array_equal(rows, self._everyone)
         here: Any = int(times[0]) if together else (times, rows)
         after: Any = here + 1 if together else (times + 1, rows)
-        was = np.flatnonzero(self._idle[rows])
-        repeated = self._before(times[was], rows[was]) if len(was) else []  # a rollout of one step overwrites it
+        idle, was, repeated = step.ops == _IDLE, self._idle[rows], []
+        if was.any():
+            repeated = self._before(times[was], rows[was])  # a rollout of one step overwrites it
         self._actions.write(here, actions)
         self._obs.write(after, step.obs)
         self.reward[here], self.terminated[here], self.truncated[here] = step.reward, step.terminated, step.truncated
@@ -138,8 +139,8 @@ class RolloutBuffer:
             column[here] = extras[name]
         for column, values in zip(self._repeating(), repeated, strict=False):
             column[times[was], rows[was]] = values
-        self._repeat_obs(times, rows, np.broadcast_to(step.ops == _IDLE, rows.shape))
-        if ended.any() and rolled.any():
+        self._repeat_obs(times, rows, idle)
+        if rolled.any():
             self._keep_finals(step, times, rows, np.flatnonzero(rolled))
         self._times[rows] += 1
 

@@ -34,12 +34,20 @@ def choose_gl(env: Any, trial: Callable[[str], str | None] | None = None) -> Non
         trial: a function from a name to the error of trying it, None if it works; default: in a process of its own.
 
     Raises:
-        ConfigError: none of them works.
+        ConfigError: none of them works, or what the user has set needs a screen.
     """
     spec = gymnasium.registry.get(env) if isinstance(env, str) else None
     of_mujoco = find_task(env) is not None or str(getattr(spec, "entry_point", "")).startswith("gymnasium.envs.mujoco")
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
-    if not of_mujoco or screen or os.environ.get("MUJOCO_GL"):
+    if not of_mujoco or screen:
+        return
+    given = os.environ.get("MUJOCO_GL")
+    if given and given.lower() not in GL_BACKENDS:
+        raise ConfigError(
+            f"MUJOCO_GL={given} draws on a screen or not at all, and there is no screen; set MUJOCO_GL=egl or "
+            "MUJOCO_GL=osmesa, or unset it: then both are tried"
+        )
+    if given:
         return
     errors = {}
     for name in GL_BACKENDS:

@@ -36,7 +36,8 @@ Examples:
   vecenv play runs/CartPole-v1-ppo-1
   vecenv check my_module:MyEnv
 
-See `vecenv COMMAND --help` for options. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted."""
+See `vecenv COMMAND --help` for options. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (143
+by SIGTERM)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vecenv._util.suggest import did_you_mean
-from vecenv.cli._films import FPS, check_film, checked_frame, drawing, open_film
+from vecenv.cli._films import FPS, check_film, checked_frame, choose_gl, drawing, open_film
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_env
@@ -119,6 +119,7 @@ def _replayed(recording: Recording, options: Options) -> tuple[Replay, Path | No
     if options.video is None:
         return replay(recording, **how), None
     title = title_of(recording.build)
+    choose_gl(how.get("env", recording.build.get("id")))
     with closing(_Film(options.video, title, recording.steps)) as film, drawing(title):
         outcome = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
     return outcome, options.video if film.has_frames else None

@@ -1,4 +1,4 @@
-"""PPO's network on the CPU without autograd: for small networks, its bookkeeping takes most of the time.
+"""PPO's network on the CPU without autograd, whose bookkeeping takes most of the time of small networks.
 
 Layers are those of `_layers.py`; distributions and the loss are native code. Gradients are those of autograd up to
 rounding.
@@ -18,19 +18,19 @@ from torch import Tensor, nn
 from vecenv.kernel.numba.functions import address_of, native_function, table_of
 from vecenv.trainers import _by_hand_native
 from vecenv.trainers._actor_critic import ActorCritic
-from vecenv.trainers._device import put
+from vecenv.trainers._device import CPU, put
 from vecenv.trainers._distributions import Choices
 from vecenv.trainers._layers import Hidden, Linear, gradients_of
 from vecenv.trainers._networks import Numbers
 from vecenv.trainers._optimizer import Flat
 
 _draw_table, _loss_table = table_of("10q"), table_of("17q")
-_CPU = torch.device("cpu")
 
 
 def by_hand(network: nn.Module, flat: Flat) -> HandWritten | None:
-    """The written-out gradient of a network; None for convolutions, memories, networks of users and other devices."""
-    if type(network) is not ActorCritic or flat.vector.device != _CPU or flat.vector.dtype != torch.float32:
+    """The written-out gradient of a network; None for others: with
+    convolutions, a memory, a central value function or no layers between, of users, or on other devices."""
+    if type(network) is not ActorCritic or flat.vector.device != CPU or flat.vector.dtype != torch.float32:
         return None
     plain = network.memory is None and len(network.stacks.weights) and not list(network.encoder.parameters())
     return HandWritten(network, flat) if plain else None
@@ -45,7 +45,7 @@ class HandWritten:
         self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
         self._hidden = Hidden(network.stacks, own)
         self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
-        head, nothing = network.head, torch.zeros(0, dtype=torch.float32, device=_CPU)
+        head, nothing = network.head, torch.zeros(0, dtype=torch.float32, device=CPU)
         self._choices = isinstance(head, Choices)
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
         self._log_std = nothing if self._choices else head.log_std.detach()
@@ -57,7 +57,7 @@ class HandWritten:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sampled actions, values of the observations and log probabilities of the actions."""
         outputs, value = self._forward(obs)
-        noise = torch.empty(outputs.shape, dtype=torch.float32, device=_CPU)  # whatever torch's defaults are
+        noise = torch.empty(outputs.shape, dtype=torch.float32, device=CPU)  # whatever torch's defaults are
         if self._choices:
             noise.exponential_(generator=generator)
             actions = np.empty((len(outputs), len(self._sizes)), np.int64)
@@ -104,7 +104,7 @@ class HandWritten:
         if self._numbers and isinstance(obs, np.ndarray) and obs.dtype == np.float32:  # what the encoder does, in short
             features = torch.from_numpy(obs).view(len(obs), -1)
         else:
-            features = self._encoder(put(obs, _CPU))
+            features = self._encoder(put(obs, CPU))
         for_actor, for_critic = self._hidden.forward(features)
         return self._actor.forward(for_actor).numpy(), self._critic.forward(for_critic).numpy()
 

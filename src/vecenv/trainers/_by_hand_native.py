@@ -11,6 +11,7 @@ from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at, uint
 
 LOG_2_PI = math.log(2 * math.pi)
 FORBIDDEN = -1e8
+"""The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
 OUTPUTS, MASK, ACTIONS, ROWS, WIDTH, CHOICES, SIZES, LOG_STD, NOISE, LOG_PROB = range(10)
 """Words of both tables: addresses (MASK may be 0), except for the sizes ROWS, WIDTH (of a row of outputs), CHOICES."""
 NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, SETTINGS, PARTS = range(10, 17)
@@ -67,9 +68,7 @@ def choices_loss(table: int) -> int:
     logits, sizes = float32_at(words[OUTPUTS], rows * width), int64_at(words[SIZES], choices)
     mask = uint8_at(words[MASK], rows * width if words[MASK] else 0)
     actions, derivatives = int64_at(words[ACTIONS], rows * choices), float32_at(words[FOR_OUTPUTS], rows * width)
-    settings, parts = float64_at(words[SETTINGS], 5), float64_at(words[PARTS], 4)
-    numbers = float32_at(words[NUMBERS], 4 * rows)
-    mean, deviation = advantage_moments(numbers, rows, settings)
+    numbers, settings, parts, mean, deviation = of_loss(words, rows)
     for row in range(rows):
         at, log_prob = row * width, 0.0
         for choice in range(choices):
@@ -102,9 +101,8 @@ def gaussian_loss(table: int) -> int:
     rows, width = words[ROWS], words[WIDTH]
     means, log_std = float32_at(words[OUTPUTS], rows * width), float32_at(words[LOG_STD], width)
     actions, derivatives = float32_at(words[ACTIONS], rows * width), float32_at(words[FOR_OUTPUTS], rows * width)
-    for_log_std, numbers = float32_at(words[FOR_LOG_STD], width), float32_at(words[NUMBERS], 4 * rows)
-    settings, parts = float64_at(words[SETTINGS], 5), float64_at(words[PARTS], 4)
-    mean, deviation = advantage_moments(numbers, rows, settings)
+    for_log_std = float32_at(words[FOR_LOG_STD], width)
+    numbers, settings, parts, mean, deviation = of_loss(words, rows)
     for column in range(width):
         for_log_std[column] = -settings[ENTROPY_WEIGHT]
         parts[ENTROPY] += log_std[column] + 0.5 * LOG_2_PI + 0.5
@@ -140,6 +138,13 @@ def log_total(logits, mask, begin, size):  # type: ignore[no-untyped-def]  # com
     for at in range(begin, begin + size):
         total += math.exp(allowed(logits, mask, at) - highest)
     return highest, math.log(total)
+
+
+def of_loss(words, rows):  # type: ignore[no-untyped-def]  # compiled for its arguments
+    """What both losses need: minibatch, settings, parts of the loss, and the moments of advantages."""
+    numbers, settings = float32_at(words[NUMBERS], 4 * rows), float64_at(words[SETTINGS], 5)
+    mean, deviation = advantage_moments(numbers, rows, settings)
+    return numbers, settings, float64_at(words[PARTS], 4), mean, deviation
 
 
 def advantage_moments(numbers, rows, settings):  # type: ignore[no-untyped-def]  # compiled for its arguments

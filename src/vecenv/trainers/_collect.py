@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from vecenv._front.action_masks import action_masks
+from vecenv._front.action_masks import action_masks, check_allowed
 from vecenv._front.exchange import Exchange
 from vecenv._front.rollout import Snapshot
 from vecenv._front.step import Step
@@ -21,7 +21,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
 from vecenv.presets import make_options_for
-from vecenv.trainers._policy import masks_in
+from vecenv.trainers._policy import given_masks, masks_in
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper
 from vecenv.wrappers._normalize_observation import Normalize
@@ -197,10 +197,13 @@ class Collector:
     def _note_masks(self, group: int, exchange: Exchange, begin: int) -> None:
         if self.mask is None:
             return
+        acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
         if isinstance(exchange.obs, dict) and self.mask in exchange.obs:
+            if isinstance(self.envs[group], FlatVectorEnv):
+                acting = acting & exchange.infos["acts"]
+            check_allowed(given_masks(exchange.obs, self.mask), self.mask, exchange.rows + begin, acting)
             masks = masks_in(exchange.obs, self.mask)
         else:
-            acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
             masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)
         if self.mask_width is not None and masks.shape[1] != self.mask_width:
             raise ConfigError(

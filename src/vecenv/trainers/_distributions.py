@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vecenv.errors import SpaceError
+from vecenv.trainers._by_hand_native import FORBIDDEN
 from vecenv.trainers._device import host
-
-_FORBIDDEN = -1e8
-"""The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
 
 
 class Choices(nn.Module):
@@ -70,7 +68,7 @@ class Choices(nn.Module):
 
     def _logs(self, logits: Tensor, mask: Tensor | None) -> list[Tensor]:
         if mask is not None:
-            logits = torch.where(mask, logits, _FORBIDDEN)
+            logits = torch.where(mask, logits, FORBIDDEN)
         if len(self.sizes) == 1:
             return [functional.log_softmax(logits, -1)]
         return [functional.log_softmax(part, -1) for part in logits.split(self.sizes, -1)]

@@ -190,9 +190,14 @@ class Policy:
         self.__init__(**state)
 
 
+def given_masks(obs: Any, key: str) -> np.ndarray:
+    """The action masks in a batch of Dict observations, as booleans."""
+    return np.asarray(obs[key], np.bool_).reshape(len(obs[key]), -1)
+
+
 def masks_in(obs: Any, key: str) -> np.ndarray:
-    """The action masks in a batch of Dict observations, as booleans; a row that allows nothing may do anything."""
-    masks = np.asarray(obs[key], np.bool_).reshape(len(obs[key]), -1)
+    """The same for acting: where a mask allows nothing, which is right for agents that do not act, all is allowed."""
+    masks = given_masks(obs, key)
     return masks | ~masks.any(axis=1, keepdims=True)
 
 

@@ -39,7 +39,7 @@ class PPOConfig(Settings):
         central_value: several agents: whether the value function sees the observations of all agents of an env, dead
             ones as zeros; policies see their own alone.
         mask: name of the info, or of the part of Dict observations, that holds action masks, such as "action_mask";
-            None: no masks.
+            for envs on a device always an info; None: no masks.
         optimizer: "adam" or "rmsprop".
         torch_threads: number of torch threads; None decides by the size of the networks.
     """

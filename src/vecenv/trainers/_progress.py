@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,12 +107,24 @@ class Clock:
             trainer=trainer,
         )
 
-    @contextlib.contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        """Add the time of a block."""
-        began = time.perf_counter()
-        yield
-        self.spent[name] += time.perf_counter() - began
+    def measure(self, name: str) -> Measured:
+        """A context that adds the time of its block."""
+        return Measured(self.spent, name)
+
+
+class Measured:
+    """Adds the time of a block to what was spent under a name; several times faster than a generator as a context."""
+
+    __slots__ = ("_began", "_name", "_spent")
+
+    def __init__(self, spent: dict[str, float], name: str) -> None:
+        self._spent, self._name, self._began = spent, name, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._spent[self._name] += time.perf_counter() - self._began
 
 
 class Episodes(EpisodeLog):

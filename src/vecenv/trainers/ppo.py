@@ -59,7 +59,7 @@ class PPO(Trainer[PPOConfig]):
         rate = config.at("learning_rate", 0.0)
         self.optimizer = optimizer_for(self.flat, rate, 1e-5, config.optimizer, self._own["optimizer"])
         self._by_hand = by_hand(self.network, self.flat)
-        """Computes gradients without autograd, if the network is a small one on the CPU."""
+        """Computes gradients without autograd, if the network has nothing but plain layers, on the CPU."""
         self._began = False
         self._transfer = Transfer(self.device)
         self._on_device: DeviceRollout | None = None

@@ -106,7 +106,7 @@ class SAC(OffPolicyTrainer[SACConfig]):
             for flat in (self.flat_actor, self.flat_critic, self.flat_entropy)
         )
         self._by_hand = soft_by_hand(self.network, self.critic, self.target, self.flat_actor, self.flat_critic)
-        """Computes gradients without autograd, if networks have nothing but layers and are on the CPU."""
+        """Computes gradients without autograd, if the networks have nothing but plain layers, on the CPU."""
         self._make_buffer(head.drawn_space)
 
     def _flat_network(self) -> Flat:
