@@ -75,7 +75,8 @@ def main() -> None:
     parser.add_argument("--policy", help="no training: evaluate a checkpoint in the env of others")
     arguments = parser.parse_args()
     task = TASKS[arguments.task]
-    name = f"{arguments.task}{' central' if arguments.central else ''}{f' seed {arguments.seed}' * bool(arguments.seed)}"
+    name = f"{arguments.task}{' central' if arguments.central else ''}"
+    name += f" seed {arguments.seed}" if arguments.seed else ""
     if arguments.policy:
         keep(f"{name} in {task['theirs']}", theirs(task, arguments.policy, arguments.episodes))
         return

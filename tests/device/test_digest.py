@@ -3,22 +3,26 @@
 import ast
 import inspect
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import vecenv
 from tests.kernels.defining import imported
 from tests.kernels.shipped import SHIPPED
 from vecenv._batch.layout import Layout
 from vecenv.engines.device.engine import DeviceEngine
 from vecenv.errors import KernelError
 from vecenv.kernel import kernel_of
+from vecenv.kernel.backend import load_kernel
 from vecenv.kernel.cpp import backend
 from vecenv.kernel.language import digest, source
-from vecenv.kernel.language.digest import digest_of
+from vecenv.kernel.language.digest import compiler_files, digest_of
 from vecenv.kernel.language.registry import find_kernel
 
 KERNEL = """
@@ -111,6 +115,36 @@ def test_another_program_has_another_hash_and_the_same_the_same(change, defined)
     assert original is not None
     assert original == again
     assert hash_of(defined(KERNEL.replace(before, after)).Digest) not in (None, original)
+
+
+def test_every_part_of_vecenv_that_the_compiler_imports_is_hashed():
+    package = Path(vecenv.__file__).parent
+    hashed = {path.relative_to(package).parts[0].removesuffix(".py") for path in compiler_files()}
+    imported = {
+        name
+        for path in (package / "kernel").rglob("*.py")
+        for name in re.findall(r"^ *(?:from|import) vecenv\.(\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert {"_batch", "kernel"} <= imported <= hashed
+
+
+def test_a_value_that_changes_while_a_kernel_is_lowered_leaves_no_wrong_text(monkeypatch, defined):
+    kernel = kernel_of(defined(KERNEL).Digest)
+    layouts = [Layout(space) for space in kernel.spaces(kernel.record(kernel.parameters({}, 1)))]
+    table, stored = kernel.methods["step"].follow(("TABLE",)), []
+
+    def lower_and_change(*args, **kwargs):
+        code = load_kernel(*args, **kwargs)
+        table[0] = 7.0
+        return code
+
+    monkeypatch.setattr(backend, "load_kernel", lower_and_change)
+    monkeypatch.setattr(backend.cache, "find", lambda key: None)
+    monkeypatch.setattr(backend.cache, "store", lambda key, *rest: stored.append(key))
+    before = hash_of(kernel.definition, "exact", "C++")
+    backend.load_on_device("cpu", kernel, *layouts, "exact", None, lambda: None, {})
+    assert before is not None
+    assert before not in stored
 
 
 def test_the_hash_is_the_same_in_another_process(tmp_path):

@@ -349,15 +349,14 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _take_steps(self, actions: Any, policy: Any, count: int) -> TensorRollout:
         obs, reward, terminated, truncated, infos = self._results_of[self._memory.layer]
-        like = {"obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated}
+        given = self._actions.nest([self._tensors[f"A_{number}"] for number in range(len(self._actions.leaves))])
+        like = {"obs": obs, "actions": given, "reward": reward, "terminated": terminated, "truncated": truncated}
         like |= {"final_obs": infos["final_obs"]} if "final_obs" in infos else {}
         kept = {"final_obs": None, **self._room(like, count)}  # all of it before anything moves
         with self._torch.no_grad():
             for moment, chosen in enumerate(self._chosen(actions, policy, count)):
                 before = self._results_of[self._memory.layer][0]
                 given = self._actions.nest(self._action_tensors(chosen(before)))
-                if "actions" not in kept:
-                    kept |= self._room({"actions": given}, count)
                 self._keep(kept, {"obs": before, "actions": given}, moment)
                 obs, *rest, infos = self.step(given)
                 self._keep(kept, dict(zip(("reward", "terminated", "truncated"), rest, strict=True)), moment)
@@ -367,9 +366,7 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _room(self, parts: dict[str, Any], steps: int) -> dict[str, Any]:
         """Memory for as many steps of tensors like these. Raises ConfigError if there is too little."""
-        if (
-            self.device.type == "cpu"
-        ):  # where memory that is not there is given out, and is missed when it is written to
+        if self.device.type == "cpu":  # Linux grants more memory than it has, and kills the process when that is used
             sizes: list[int] = []
             map_tree(lambda leaf: sizes.append(leaf.nbytes), parts)
             self._memory.check_rollout(sum(sizes), steps)

@@ -334,7 +334,7 @@ class DeviceEngine(CompiledEngine):
         own = DeviceMemory.__new__(DeviceMemory)
         own.__dict__.update(memory.__dict__, slots=code.slots, arrays=dict(memory.arrays))
         timed = [slot for slot in code.slots if slot.timed and not (is_final(slot.name) and alive != int(Op.ROLL))]
-        memory.check_rollout(self._count * sum(slot.row_bytes for slot in timed), steps)
+        memory.check_rollout(memory.row_bytes(timed) * self._count, steps)
         layers: dict[str, Any] = {}
         for slot in timed:
             assert slot.shape is not None

@@ -150,8 +150,12 @@ class DeviceMemory:
         array = self.arrays[name]
         return array[self.layer] if name in self.in_ring else array
 
+    def row_bytes(self, slots: Iterable[Slot]) -> int:
+        """Bytes of one row of these columns on the device."""
+        return sum(math.prod(slot.shape or ()) * self.dtype(slot.dtype).itemsize for slot in slots)
+
     def check_rollout(self, step_bytes: int, steps: int) -> None:
-        """Raise ConfigError if results of as many steps do not fit, of which one has as many bytes."""
+        """Raise ConfigError if `steps` steps of `step_bytes` bytes each do not fit the memory."""
         check_room(steps * step_bytes, self.count, self.device, steps)
 
     # --- copies ------------------------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ def factories(
     if not isinstance(env, (str, EnvSpec)) and not wrapped and not any(every_kwargs):
         return list(sources), spec
     if not isinstance(env, (list, tuple)) and not isinstance(env_kwargs, (list, tuple)):
-        return [MakeEnv(sources[0], every_kwargs[0], wrapped)] * len(sources), spec  # a million envs are the same
+        one = MakeEnv(sources[0], every_kwargs[0], wrapped)  # for all rows: a million would take long to make
+        return [one] * len(sources), spec
     return [MakeEnv(source, kwargs, wrapped) for source, kwargs in zip(sources, every_kwargs, strict=True)], spec
 
 

@@ -72,15 +72,18 @@ def load_on_device(
     Lowering a kernel to C++ takes longer than loading its code. So the text is kept in the cache directory by a hash of
     all that it is made from, and the code by a hash of the text. Policies are lowered each time.
     """
-    backend = CppBackend(device)
-    key = digest_of(kernel, (observation, action), shapes, precision, _TEXT) if policy is None else None
+
+    def find_key() -> str | None:
+        return digest_of(kernel, (observation, action), shapes, precision, _TEXT) if policy is None else None
+
+    backend, key = CppBackend(device), find_key()
     known = None if key is None else cache.find(key)
     if known is not None and known[1] == _TEXT:
         slots = slots_of(kernel, observation, action)
         return backend.load_text(kernel.id, known[0].decode(), slots, before)
     code = load_kernel(kernel, observation, action, precision, policy, before, shapes, backend=backend)
     assert isinstance(code, CppCode)
-    if key is not None:
+    if key is not None and key == find_key():  # nothing has changed meanwhile, in another thread
         with contextlib.suppress(OSError):  # without a cache the next process lowers it again
             cache.store(key, code.text.encode(), _TEXT)
     return code

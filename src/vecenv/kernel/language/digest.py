@@ -26,8 +26,10 @@ from vecenv.kernel.language.twins import twin_module
 if TYPE_CHECKING:
     from vecenv.kernel.language.define import Kernel
 
-_COMPILER = Path(__file__).parents[1]
-_NUMBERS = (bool, int, float, str, bytes, type(None), type(...))
+_PACKAGE = Path(__file__).parents[2]
+_COMPILER = ("errors.py", "_util", "_batch", "kernel")
+"""Files and folders of vecenv that the compiler is made of: `vecenv.kernel`, and all that it may import."""
+_PLAIN = (bool, int, float, str, bytes, type(None), type(...))
 _NOT_READ = ("numpy", "math", "builtins")
 """Packages whose functions the compiler knows by their names."""
 
@@ -64,20 +66,29 @@ def digest_of(
 
 @functools.cache
 def _compiler() -> str:
-    """Hash of the files of `vecenv.kernel`: a change of vecenv itself is never missed.
+    """Hash of the files of the compiler, so that text of another compiler is never used.
 
-    Raises _Unknown if one of them was written since they were imported: then it is not what runs here.
+    Raises _Unknown if there are no such files, or one was written since they were imported: then it is not what runs
+    here.
     """
-    digest = hashlib.sha256()
-    for folder, folders, files in os.walk(_COMPILER):
-        folders.sort()
-        for name in sorted(files):
-            if name.endswith((".py", ".h")):
-                path = Path(folder, name)
-                if path.stat().st_mtime > IMPORTED:
-                    raise _Unknown
-                digest.update(name.encode() + path.read_bytes())
+    digest, paths = hashlib.sha256(), compiler_files()
+    if not paths:
+        raise _Unknown
+    for path in paths:
+        if path.stat().st_mtime > IMPORTED:
+            raise _Unknown
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(_PACKAGE)}:{len(content)}:".encode() + content)
     return digest.hexdigest()
+
+
+def compiler_files() -> list[Path]:
+    """Files of vecenv that decide which text a kernel becomes."""
+    found = [_PACKAGE / name for name in _COMPILER if name.endswith(".py")]
+    for name in _COMPILER:
+        for folder, _, files in os.walk(_PACKAGE / name):
+            found += [Path(folder, file) for file in files if file.endswith((".py", ".h"))]
+    return sorted(path for path in found if path.exists())
 
 
 def _space_parts(layout: Layout) -> list[str]:
@@ -95,7 +106,7 @@ def _text_of_array(array: np.ndarray) -> str:
 
 
 class _Unknown(Exception):
-    """A value of which no hash can be told."""
+    """A value that cannot be hashed."""
 
 
 class _Functions:
@@ -123,7 +134,7 @@ class _Functions:
 
     def _value(self, value: Any) -> str:
         """A text that differs where values do."""
-        if type(value) in _NUMBERS:
+        if type(value) in _PLAIN:
             return f"{type(value).__name__}:{value!r}"
         if isinstance(value, (np.ndarray, np.generic)):
             return f"{type(value).__name__}:{_text_of_array(np.asarray(value))}"
@@ -142,6 +153,7 @@ class _Functions:
         """Something that its name stands for: its attributes, if the kernel reads them, are values by themselves."""
         if isinstance(value, ModuleType):
             return f"module {value.__name__}"
+        value = getattr(value, "py_func", value)  # what @njit of Numba was put on: the compiler reads that
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else None)
         if not isinstance(name, str) or not isinstance(module, str):
