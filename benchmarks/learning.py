@@ -156,9 +156,9 @@ little. Hopper-v5 and Walker2d-v5 first had the preset of the other tasks ("earl
 runs, whose returns were seen, the last line of this table was tried once on Hopper-v5, and both tasks got its settings.
 The preset before, eight envs that began with a standard deviation of 1, was not run.
 
-Of the runs above, those without a figure "while training" and of other envs than Walker2d-v5 and Hopper-v5 were made
-before PPO and SAC computed gradients of plain layers without autograd. The gradients are the same up to rounding, so
-the same seed leads to other weights and to another return today. FourRooms-v0 was trained on two torch threads.
+Runs without a figure "while training" were made before PPO and SAC computed gradients of plain layers without autograd,
+except those of Hopper-v5 and Walker2d-v5 with the earlier preset. The gradients are the same up to rounding, so the
+same seed leads to other weights and to another return today. FourRooms-v0 was trained on two torch threads.
 
 ## Hopper-v5 with the settings of RL Zoo
 
