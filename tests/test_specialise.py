@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dis
+import linecache
 import os
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kernels.defining import imported
 from vecenv._util.forks import HERE, _HereByPid, only_here
 from vecenv._util.specialise import specialise
 
@@ -47,6 +50,15 @@ def test_a_function_without_source_is_used_as_it_is() -> None:
     found: dict[str, Any] = {}
     exec("def double(value, *, negative): return -2 * value if negative else 2 * value", found)
     assert specialise(found["double"], negative=True)(4) == -8
+
+
+def test_a_function_whose_file_has_changed_since_is_used_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "changing.py"
+    path.write_text("def double(value, *, negative):\n    return -2 * value if negative else 2 * value\n")
+    with imported(path) as module:
+        path.write_text("def double(value, *, negative):\n    return 1000\n")
+        linecache.checkcache()
+        assert specialise(module.double, negative=True)(4) == -8
 
 
 @pytest.mark.parametrize("make", [only_here, _HereByPid])

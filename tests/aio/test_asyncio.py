@@ -18,6 +18,7 @@ from tests.aio.async_envs import AsyncLawEnv, Learnable, Ordinary, Talk, Waiting
 from tests.faults.faulty import until
 from tests.twins import SPACES, SampleEnv, assert_same
 from vecenv.engines import Asyncio
+from vecenv.engines.aio import deadlines
 from vecenv.engines.aio.engine import AsyncioEngine
 from vecenv.engines.aio.faults import IN_A_ROW, Restarts, class_of
 from vecenv.errors import (
@@ -379,6 +380,25 @@ def test_an_ordinary_env_that_hangs_gets_a_new_thread():
         others = envs.call("which")
         assert threads[0] == others[0]
         assert threads[1] != others[1]
+
+
+def test_an_interrupt_while_waits_are_ended_leaves_deadlines_that_work(monkeypatch):
+    settle = deadlines._settle
+
+    def interrupted(*args):
+        monkeypatch.setattr(deadlines, "_settle", settle)
+        raise KeyboardInterrupt
+
+    loop = asyncio.new_event_loop()
+    try:
+        limits, never = deadlines.Deadlines(loop, 0.01), loop.create_future()
+        waits = [loop.create_task(limits.wait(never)) for _ in range(2)]
+        monkeypatch.setattr(deadlines, "_settle", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(waits[0])
+        loop.run_until_complete(asyncio.wait_for(asyncio.gather(*waits, limits.wait(never)), 20.0))
+    finally:
+        loop.close()
 
 
 def test_a_slow_reset_has_a_deadline_of_its_own():

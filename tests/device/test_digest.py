@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import os
 import re
 import subprocess
@@ -98,8 +99,11 @@ def hash_of(definition, *more):
 
 @pytest.fixture
 def defined(tmp_path):
+    folders = (tmp_path / str(number) for number in itertools.count())
+
     def define(text):
-        path = tmp_path / "digest.py"
+        path = next(folders) / "digest.py"  # bytecode of another text, as old and as long, would be taken for its own
+        path.parent.mkdir()
         path.write_text(text)
         with imported(path) as module:
             return module

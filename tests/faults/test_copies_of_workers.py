@@ -138,6 +138,26 @@ def test_however_the_copy_leaves_the_call_it_is_ended(engine: str, how: str) -> 
             assert ended(envs) == CODES[how]
 
 
+class ShortForkingEnv(ForkingEnv):
+    """Every step ends the episode."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, True, truncated, info
+
+
+@pytest.mark.parametrize("how", ["return", "native"])
+def test_a_copy_that_returns_from_the_reset_at_the_end_of_an_episode_is_ended(how: str) -> None:
+    factories = [partial(ShortForkingEnv, index, "reset", how) for index in range(COUNT)]
+    with within(5.0), vecenv.make(factories, **FORKED, autoreset="same-step") as envs:
+        envs.reset(seed=0)
+        for _ in range(3):
+            obs, *_, infos = envs.step(ZEROS)
+            assert obs.tolist() == [[row, 0.0, 0.0] for row in range(COUNT)]
+            assert np.stack(infos["final_obs"]).tolist() == [[row, 1.0, 0.0] for row in range(COUNT)]
+            assert ended(envs) == 1
+
+
 def test_a_copy_that_returns_from_close_is_ended() -> None:
     with within(5.0):
         envs = vecenv.make(many("close", "raise"), **FORKED)

@@ -15,19 +15,31 @@ def specialise(function: Callable[..., Any], **flags: bool) -> Callable[..., Any
     """The function with these keyword-only arguments fixed. Branches that they rule out are not compiled.
 
     For loops in which every branch counts. Line numbers and names in tracebacks are those of the function. It may not
-    use variables of an enclosing function. If its source cannot be read, the arguments are passed in every call.
+    use variables of an enclosing function. If its source cannot be read, or is no longer what runs here, the arguments
+    are passed in every call.
     """
+    tree = _tree_of(function)
+    if tree is None:
+        return functools.partial(function, **flags)
+    found: dict[str, Any] = {}
+    exec(_compiled(_Fix(flags).visit(tree), function), sys.modules[function.__module__].__dict__, found)
+    return found[function.__name__]
+
+
+def _tree_of(function: Callable[..., Any]) -> ast.Module | None:
+    """The syntax tree of a function, None if there is none or the file has changed since it was imported."""
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):
-        return functools.partial(function, **flags)
+    except (OSError, SyntaxError, TypeError):
+        return None
     ast.increment_lineno(tree, first - 1)
+    return tree if function.__code__ in _compiled(tree, function).co_consts else None
+
+
+def _compiled(tree: ast.Module, function: Callable[..., Any]) -> Any:
     code = function.__code__
-    body = compile(_Fix(flags).visit(tree), code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    found: dict[str, Any] = {}
-    exec(body, sys.modules[function.__module__].__dict__, found)
-    return found[function.__name__]
+    return compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
 
 
 _FUTURE = annotations.compiler_flag

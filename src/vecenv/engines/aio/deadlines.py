@@ -49,14 +49,16 @@ class Deadlines:
 
     def _end_due(self) -> None:
         """End the waits whose time is up."""
-        now = self._loop.time()
-        while self._waits:
-            over, deadline = next(iter(self._waits.items()))
-            if deadline > now:
-                break
-            del self._waits[over]
-            _settle(over)
-        self._set_timer()
+        try:
+            now = self._loop.time()
+            while self._waits:
+                over, deadline = next(iter(self._waits.items()))
+                if deadline > now:
+                    break
+                _settle(over)
+                del self._waits[over]
+        finally:  # after Ctrl-C in here, too
+            self._set_timer()
 
 
 def _settle(over: asyncio.Future[None], *_: Any) -> None:

@@ -115,29 +115,36 @@ def start(process: Any, context: Any) -> None:
     if context.get_start_method() == "fork" and threading.current_thread() is threading.main_thread():
         _start(process, context)
         return
-    started: Future[None] = Future()
-    _lasting_thread(os.getpid()).put((partial(_start, process, context), started))
+    _in_lasting_thread(partial(_start, process, context))
+
+
+def _in_lasting_thread(function: Callable[[], None]) -> None:
+    """Call the function in the thread that starts processes, and wait for it."""
+    called: Future[None] = Future()
+    _lasting_thread(os.getpid()).put((function, called))
     try:
-        started.result()
+        called.result()
     except BaseException:  # of a signal handler, perhaps: then the process is on its way, and its owner ends it
-        wait([started], _START_SECONDS)
+        wait([called], _START_SECONDS)
         raise
 
 
 def start_fork_server() -> None:
-    """Start the fork server of this program now, if it has none, and return at once.
+    """Start the fork server of this program now, if it has none. Returns after some milliseconds.
 
-    The first `make` with processes starts it otherwise, and waits about half a second while it imports NumPy and
-    Gymnasium. A program that calls this first and imports its own modules afterwards (PyTorch takes seconds) does not
-    wait. Does nothing where there is no fork server, or in a daemonic process, which cannot have workers.
+    The server then imports NumPy and Gymnasium, which takes about half a second. The first `make` with processes starts
+    it otherwise, and waits for that. A program that calls this first and imports its own modules afterwards (PyTorch
+    takes seconds) does not wait. Set environment variables for workers (MUJOCO_GL, OMP_NUM_THREADS) before: they are
+    those of the moment when the server starts. Does nothing where there is no fork server, or in a daemonic process,
+    which cannot have workers.
     """
-    has_one = "forkserver" in multiprocessing.get_all_start_methods() and os.path.isdir(_OWN_DESCRIPTORS)
-    if has_one and not multiprocessing.current_process().daemon:
+    possible = "forkserver" in multiprocessing.get_all_start_methods() and os.path.isdir(_OWN_DESCRIPTORS)
+    if possible and not multiprocessing.current_process().daemon:
         open_standard_descriptors()
-        _lasting_thread(os.getpid()).put((_start_server_alone, Future()))
+        _in_lasting_thread(_start_only_the_server)
 
 
-def _start_server_alone() -> None:
+def _start_only_the_server() -> None:
     with _changed_multiprocessing():
         _run_fork_server()
 

@@ -68,7 +68,9 @@ class OrphanReaper:
 
     def new_mark(self) -> str:
         """A mark for a worker that is about to start."""
-        with self._lock:
+        # A process that another thread forks while the reaper starts would hold a pipe of `subprocess` open, which is
+        # waited for. A fork takes this lock before all others.
+        with FORK_LOCK, self._lock:
             if self._pipe < 0:
                 self._pipe = _start(self.token)
             self._count += 1
@@ -108,19 +110,17 @@ def _start(token: str) -> int:
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     try:
-        # The lock: a process that another thread forks meanwhile would hold a pipe of `subprocess` open, which is
-        # waited for. The environment is empty: else, in a worker of another vector env, it would have that one's mark.
-        with FORK_LOCK:
-            subprocess.run(
-                [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin"},
-                start_new_session=True,
-                check=False,
-            )
+        # Its environment is empty: else, in a worker of another vector env, it would have that one's mark.
+        subprocess.run(
+            [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+            check=False,
+        )
     except BaseException as error:
         os.close(ours)
         if isinstance(error, OSError):

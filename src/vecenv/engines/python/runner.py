@@ -36,7 +36,7 @@ from vecenv.engines.python.calls import (
     wrong_flags,
     wrong_result,
 )
-from vecenv.engines.python.copies import NoCopies, end_copy, forks
+from vecenv.engines.python.copies import NoCopies, end_copy
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
@@ -372,7 +372,8 @@ class RowRunner(EnvCalls):
     def interrupted(self, error: BaseException) -> Sequence[int]:
         """`run` was left by `error`: the row it was at has failed. Returns the rows after it, which did not run.
 
-        Where the interrupt came while results were being written, the results of all rows are lost.
+        An interrupt between two rows counts as one in the first of them, whose result is lost. Where it came while
+        results were being written, the results of all rows are lost.
         """
         rows = self._running
         if not rows:
@@ -425,7 +426,6 @@ class RowRunner(EnvCalls):
         seed = self._seeds[row]
         if self._start_kinds[row]:
             self._starts.note(row, self.envs[row], seed, options)
-        count = forks[0]
         try:
             if seed == NO_SEED:
                 result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
@@ -434,10 +434,10 @@ class RowRunner(EnvCalls):
                 self._seeds[row] = NO_SEED
                 result = self.envs[row].reset(seed=seed, options=options)
         except BaseException as error:
-            if forks[0] != count:
+            if not self._here[0]:
                 end_copy(error)
             raise
-        if forks[0] != count:
+        if not self._here[0]:
             end_copy()
         if type(result) is not tuple or len(result) != 2:
             if inspect.iscoroutine(result):
