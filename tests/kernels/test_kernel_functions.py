@@ -1,12 +1,16 @@
 """Functions of kernels that are compiled without Numba's inference, and those that are left to Numba."""
 
 import ast
+import math
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from numba import njit
 
+import vecenv
 from tests.kernels.test_backend import kernel_and_layouts
+from vecenv.errors import KernelError
 from vecenv.kernel.lower.resolve import resolve
 from vecenv.kernel.numba.early import call_early
 from vecenv.kernel.numba.emit import emit
@@ -157,3 +161,113 @@ def test_mathematics_of_a_step_is_called_before_it_unless_it_is_no_call(precisio
     assert [node.func.id for node in early if isinstance(node, ast.Call)] == calls
     step = ast.unparse(found["step"].node)
     assert all(call not in step for call in calls)
+
+
+BIG_ENDIAN, HALF = np.array([1, 2, 3], ">i4"), np.array([1.0, 2.0, 3.0], np.float16)
+LARGE = np.array([1, 2, 2**63], np.uint64)
+
+
+def small_kernel(step):
+    """A kernel with an int and a float in its state."""
+
+    class Small:
+        observation_space = Box(-np.inf, np.inf, (1,), np.float64)
+        action_space = Discrete(3)
+        state = {"m": int, "x": float}
+
+        def reset(s, rng, p):
+            s.m = 45
+            s.x = rng.random()
+
+        def observe(s, obs, p):
+            obs[0] = s.x
+
+    Small.step = step
+    return vecenv.kernel("KernelFunctions-v0")(Small)
+
+
+def guarded_shifts(s, action, rng, p):
+    count = 0
+    for n in range(-2, 6):
+        if n >= 0 and (s.m >> n) & 1 == 1:
+            count += 1
+    s.x = count
+    s.m += action
+    return 0.0, False
+
+
+def guarded_shifts_as_values(s, action, rng, p):
+    count = 0
+    for n in range(-3, 5):
+        found = n >= 0 and (12345 >> n) & 1 == 1
+        if not (n < 0 or (s.m + 9) >> n == 0):
+            count += 100
+        if found:
+            count += 1
+    s.x = count
+    s.m += action
+    return 0.0, False
+
+
+def names_that_look_like_constants(s, action, rng, p):
+    constant_speed = 0.5 * s.x
+    s.x = math.cos(constant_speed)
+    return 0.0, False
+
+
+def membership(s, action, rng, p):
+    s.x = (action in (0, 2)) + 2 * (s.m not in (45, 46)) + 4 * (0 <= action < 2)
+    s.m += action
+    return 0.0, False
+
+
+def two(x, y):
+    return x - 2.0 * y
+
+
+def same_order(s, action, rng, p):
+    s.x = two(x=rng.random(), y=rng.random()) + two(y=2.0, x=rng.random())
+    return 0.0, False
+
+
+@pytest.mark.parametrize(
+    "step", [guarded_shifts, guarded_shifts_as_values, same_order, names_that_look_like_constants, membership]
+)
+def test_the_same_bits_as_in_python(step):
+    small_kernel(step)
+    with vecenv.make("KernelFunctions-v0", 9) as native, vecenv.make("KernelFunctions-v0", 9, engine="sync") as python:
+        native.reset(seed=3)
+        python.reset(seed=3)
+        for number in range(6):
+            actions = (np.arange(9) + number) % 3
+            assert native.step(actions)[0].tolist() == python.step(actions)[0].tolist()
+
+
+def big_endian(s, action, rng, p):
+    return BIG_ENDIAN[action] * 1.0, False
+
+
+def half(s, action, rng, p):
+    return HALF[action] * 1.0, False
+
+
+def large(s, action, rng, p):
+    return LARGE[action] * 0.5, False
+
+
+def other_order(s, action, rng, p):
+    return two(y=rng.random(), x=rng.random()), False
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (big_endian, "BIG_ENDIAN has dtype >i4"),
+        (half, "HALF has dtype float16"),
+        (large, "LARGE has values from 2\\*\\*63 on"),
+        (other_order, "write them in the order of the parameters"),
+    ],
+)
+def test_what_would_differ_is_refused(step, words):
+    with pytest.raises(KernelError, match=words):
+        vecenv.make(small_kernel(step), 2)

@@ -354,12 +354,24 @@ class Expressions(ast.NodeTransformer):
         """The arguments of a call of a helper by position: with defaults where later ones are given by name."""
         source = read_source(callee)
         given = source.given(node)
+        self._check_order(node, [given[name] for name in source.parameters if name in given])
         defaults = dict(zip(source.parameters[::-1], (callee.__defaults__ or ())[::-1], strict=False))
         last = max((source.parameters.index(name) for name in given), default=-1)
         return [
             given[name] if name in given else self._outer(node.func, name, defaults[name])
             for name in source.parameters[: last + 1]
         ]
+
+    def _check_order(self, node: ast.Call, by_parameter: list[ast.expr]) -> None:
+        """Refuse arguments that Python computes in another order than native code, where that may matter."""
+        computed = [one for one in by_parameter if not isinstance(one, (ast.Constant, ast.Name))]
+        written = [one for one in (*node.args, *(keyword.value for keyword in node.keywords)) if one in computed]
+        if written != computed and any(isinstance(part, ast.Call) for one in computed for part in ast.walk(one)):
+            raise self.fail(
+                node,
+                "arguments given by name are computed in the order in which they are written; write them in the order "
+                "of the parameters, or compute them before the call",
+            )
 
     def _passed_on(self, argument: ast.expr, role: str) -> ast.expr:
         """A parameter of this function as an argument of a helper. A stream or a mask is passed as it is."""
@@ -382,6 +394,10 @@ class Expressions(ast.NodeTransformer):
                 value = value.item()
             if isinstance(value, np.ndarray) and value.nbytes > _LARGEST_CONSTANT:
                 raise self.fail(node, f"{name} has {value.nbytes:,} bytes; put arrays beyond 1 MB into Params")
+            if isinstance(value, np.ndarray) and (value.dtype == np.float16 or not value.dtype.isnative):
+                raise self.fail(node, f"{name} has dtype {value.dtype}, which native code has no form of; use .astype")
+            if isinstance(value, np.ndarray) and value.dtype == np.uint64 and (value >= 2**63).any():
+                raise self.fail(node, f"{name} has values from 2**63 on; native ints have 64 bits with a sign")
             if isinstance(value, int):  # or a bool
                 return at(node, ast.Constant(value))
             return at(node, ref(Kind.CONSTANT, self._constant(name, value)))

@@ -38,7 +38,7 @@ def call_early(emitted: EmittedProgram, precision: str) -> EmittedProgram:
         return emitted
     names = {f"math__{name}" for name in _CALLS if precision == "exact" or name not in _POLYNOMIALS}
     node = copied(step.node)
-    taken = _TakeOut(names, {argument.arg for argument in node.args.args})
+    taken = _TakeOut(names, {argument.arg for argument in node.args.args}, emitted.program.constants)
     for statement in node.body:
         if isinstance(statement, ast.Assign):
             statement.value = taken.visit(statement.value)
@@ -67,8 +67,8 @@ def _is_stored(name: ast.Name) -> bool:
 class _TakeOut(ast.NodeTransformer):
     """Replaces calls that are always made by variables, and keeps them. `known`: parameters not assigned so far."""
 
-    def __init__(self, functions: Collection[str], known: set[str]) -> None:
-        self.functions, self.known = functions, known
+    def __init__(self, functions: Collection[str], known: set[str], constants: Collection[str]) -> None:
+        self.functions, self.known, self.constants = functions, known, constants
         self.calls: list[ast.expr] = []
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
@@ -95,4 +95,4 @@ class _TakeOut(ast.NodeTransformer):
         parts = [part for argument in call.args for part in ast.walk(argument)]
         names = [part.id for part in parts if isinstance(part, ast.Name)]
         fits = all(isinstance(part, _PLAIN) for part in parts) and not call.keywords
-        return fits and all(name in self.known or name.startswith("constant") for name in names)
+        return fits and all(name in self.known or name in self.constants for name in names)

@@ -47,7 +47,8 @@ _LOCAL_ARRAY = re.compile(r"local_array_([a-z0-9]+)_([0-9x]+)__")
 _CHEAP_CALLS = re.compile(r"widen__|abs|as_\w+__")
 _CHEAP = (ast.Name, ast.Constant, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.BinOp, ast.IfExp, ast.Tuple, ast.Call)
 _LITERAL = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
-_SLOW_OPERATORS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
+_CONDITIONAL_OPERATORS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
+"""Slow, or without a result for some operands."""
 _PLAIN_TYPES = (types.int64, types.float64, types.boolean)
 
 
@@ -339,6 +340,8 @@ class KernelFunction(Writer):
             value = np.array(value)
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf" or not value.size or not value.ndim:
             raise NotInRowLoop(repr(value))
+        if not value.dtype.isnative or value.dtype == np.float16:
+            raise NotInRowLoop(str(value.dtype))
         element = types.boolean if value.dtype.kind == "b" else getattr(types, value.dtype.name)
         data = bytearray(np.ascontiguousarray(value).tobytes())
         whole = ir.Constant(ir.ArrayType(BYTE, len(data)), data)
@@ -543,7 +546,7 @@ class KernelFunction(Writer):
         """Go to one of two blocks. Later parts of `and` and `or` are computed only if they are needed."""
         if isinstance(test, ast.BoolOp) and self._is_cheap(test) and not only_flags:
             flags = [self._truth(self._value(one)) for one in test.values]
-            self.builder.cbranch(self._joined(test, flags), yes, no)
+            self.builder.cbranch(self._joined(test.op, flags), yes, no)
             return
         if isinstance(test, ast.BoolOp) and not self._is_cheap(test):
             for part in test.values[:-1]:
@@ -563,16 +566,21 @@ class KernelFunction(Writer):
             raise NotInRowLoop(ast.unparse(test))
         self.builder.cbranch(self._truth(value), yes, no)
 
-    def _joined(self, node: ast.BoolOp, flags: Sequence[Any]) -> Any:
-        method = self.builder.and_ if isinstance(node.op, ast.And) else self.builder.or_
-        return functools.reduce(method, flags)
+    def _joined(self, operator: ast.boolop, flags: Sequence[Any]) -> Any:
+        """`and` or `or` of flags. A later flag has no influence where Python would not compute it.
+
+        So it is no `and` of bits: to LLVM, that is undefined if one of them is (a conversion of NaN to an int).
+        """
+        if isinstance(operator, ast.And):
+            return functools.reduce(lambda first, second: self.builder.select(first, second, FLAG(0)), flags)
+        return functools.reduce(lambda first, second: self.builder.select(first, FLAG(1), second), flags)
 
     def _of_BoolOp(self, node: ast.BoolOp) -> Number:
         if self._is_cheap(node):
             values = [self._value(value) for value in node.values]
             if any(not isinstance(value, Number) or value.value.type != FLAG for value in values):
                 raise NotInRowLoop(ast.unparse(node))
-            return Number(self._joined(node, [value.value for value in values]))
+            return Number(self._joined(node.op, [value.value for value in values]))
         yes, no, after = (self.function.append_basic_block() for _ in range(3))
         self._branch(node, yes, no, only_flags=True)
         for block in (yes, no):
@@ -626,11 +634,12 @@ class KernelFunction(Writer):
             return self._is_among(node)
         if not self._is_cheap(*node.comparators[1:]) or any(type(one) not in COMPARISONS for one in node.ops):
             raise NotInRowLoop(ast.unparse(node))
-        values, found = [self._value(part) for part in (node.left, *node.comparators)], None
-        for operator, first, second in zip(node.ops, values, values[1:], strict=False):
-            one = self._compared(COMPARISONS[type(operator)], first, second)
-            found = one if found is None else self.builder.and_(found, one)
-        return Number(found)
+        values = [self._value(part) for part in (node.left, *node.comparators)]
+        flags = [
+            self._compared(COMPARISONS[type(operator)], first, second)
+            for operator, first, second in zip(node.ops, values, values[1:], strict=False)
+        ]
+        return Number(self._joined(ast.And(), flags))
 
     def _compared(self, sign: str, first: Any, second: Any) -> Any:
         left, right = self._alike(first, second)
@@ -641,11 +650,13 @@ class KernelFunction(Writer):
 
     def _is_among(self, node: ast.Compare) -> Number:
         """`x in (a, b, c)`."""
+        if len(node.ops) > 1:
+            raise NotInRowLoop(ast.unparse(node))
         (options,) = node.comparators
         known = self.names.get(options.id) if isinstance(options, ast.Name) else None
         if isinstance(known, tuple) and all(type(one) in (int, float, bool) for one in known):
             options = ast.Tuple([ast.Constant(one) for one in known], ast.Load())
-        if len(node.ops) > 1 or not isinstance(options, ast.Tuple) or not self._is_cheap(options):
+        if not isinstance(options, ast.Tuple) or not self._is_cheap(options):
             raise NotInRowLoop(ast.unparse(node))
         value, found = self._value(node.left), FLAG(0)
         for option in options.elts:
@@ -889,7 +900,7 @@ def _is_cheap(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and _CHEAP_CALLS.fullmatch(node.func.id) is not None
     if isinstance(node, ast.BinOp):
-        return not isinstance(node.op, _SLOW_OPERATORS)
+        return not isinstance(node.op, _CONDITIONAL_OPERATORS)
     return isinstance(node, _CHEAP) or not isinstance(node, ast.expr)
 
 
