@@ -642,7 +642,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A negative index counts from the end in native code.",
         mechanism="kernel lowering",
-        file="kernel/numba/kernel_functions.py",
+        file="kernel/numba/array_writer.py",
         old="return place if self._is_natural(index) else self._from_end(place, size)",
         new="return place",
         near=("kernels/test_kernel_functions.py", "kernels/test_native.py"),
@@ -650,10 +650,18 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A function whose numbers have 32 bits is left to Numba, which computes with 32 bits.",
         mechanism="kernel lowering",
-        file="kernel/numba/kernel_functions.py",
-        old="            if not isinstance(part, View) and part not in _PLAIN_TYPES:",
+        file="kernel/numba/expression_writer.py",
+        old="            if not isinstance(part, View) and part not in PLAIN_TYPES:",
         new="            if False:",
         near=("kernels/test_kernel_functions.py", "kernels/test_envs.py"),
+    ),
+    SeededFault(
+        breaks="A shift that `and` guards is not computed where the guard is False.",
+        mechanism="kernel lowering",
+        file="kernel/numba/expression_writer.py",
+        old="lambda first, second: self.builder.select(first, second, FLAG(0))",
+        new="lambda first, second: self.builder.and_(first, second)",
+        near=("kernels/test_kernel_functions.py",),
     ),
     SeededFault(
         breaks="Rows of an array may be moved down onto rows of the same array.",

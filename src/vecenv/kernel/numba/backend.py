@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
 _COMPILER = (
-    *("checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "interrupts.py", "kernel_functions.py"),
-    *("math.py", "one_module.py", "pcg64.py", "row_loop.py"),
+    *("array_writer.py", "checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "expression_writer.py"),
+    *("interrupts.py", "kernel_functions.py", "math.py", "naturals.py", "one_module.py", "pcg64.py", "row_loop.py"),
 )
 """Files here that native code is made from, besides the text."""
 
