@@ -93,7 +93,8 @@ class ExpressionWriter(ArrayWriter):
     def _joined(self, operator: ast.boolop, flags: Sequence[Any]) -> Any:
         """`and` or `or` of flags. A later flag has no influence where Python would not compute it.
 
-        So it is no `and` of bits: to LLVM, that is undefined if one of them is: a shift by less than 0, a conversion of NaN to an int.
+        So it is no `and` of bits, which is undefined to LLVM if one of them is: after a shift by less than 0, or a
+        conversion of NaN to an int.
         """
         if isinstance(operator, ast.And):
             return functools.reduce(lambda first, second: self.builder.select(first, second, FLAG(0)), flags)
