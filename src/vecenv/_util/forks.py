@@ -73,7 +73,7 @@ class Word(Protocol):
 
 
 HERE: Word = (1,)
-"""For where a fork makes no difference."""
+"""A word that is 1 in forked processes, too: for callers that treat them as this one."""
 _WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which Python has no name for."""
 

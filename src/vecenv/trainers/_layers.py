@@ -1,6 +1,6 @@
 """Layers with written-out derivatives, for the CPU: memory is allocated once, gradients are written in place.
 
-Matrix products are torch's, on as many threads as it is told to use.
+Matrix products are torch's, on as many threads as `torch.set_num_threads` allows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Hidden:
         return torch.bmm(self._behind_activation(0), self._weights[0][:, first:].transpose(1, 2)).sum(0)
 
     def _behind_activation(self, layer: int) -> Tensor:
-        """Derivatives by what the activation was given. Overwrites the layer's outputs, which nobody needs any more."""
+        """Derivatives by what the activation was given. Overwrites the layer's outputs, which are no longer needed."""
         (hidden, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
         if self._tanh:
             array *= array

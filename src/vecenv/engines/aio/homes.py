@@ -135,7 +135,7 @@ async def _outcome(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         if forks[0] != before:
             end_copy(error)
         # No variable keeps it: the traceback refers to this frame, so that would be a cycle, which holds the env too
-        # until garbage is collected. With thousands of envs that is a pause in which nobody looks at deadlines.
+        # until garbage is collected. With thousands of envs that is a pause in which no deadline is noticed.
         return None, error
     if forks[0] != before:
         end_copy()

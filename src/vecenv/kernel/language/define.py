@@ -169,7 +169,7 @@ class Kernel:
 
     @property
     def ships(self) -> bool:
-        """Whether it comes with vecenv: then tests have checked its rules and compiled it, and nobody else needs to."""
+        """Whether it comes with vecenv: then tests have checked its rules and compiled it, so that users need not."""
         return self.definition.__module__.startswith(_SHIPPED)
 
     @cached_property
