@@ -147,26 +147,32 @@ class Calls(Draws):
         if not isinstance(source, Array):
             self.over_elements(part, lambda places: self.cast(given, Number(kind.dtype)).text)
             return
-        back = self.temporary(Value(f"((u64){part.text}.p > (u64){given.text}.p)", BOOL)).text
 
         def read(places: Sequence[str]) -> str:
-            own = [f"({given.text}.n{axis} == 1 ? 0 : {place})" for axis, place in enumerate(places)]
+            sizes = zip(places, kind.shape, source.shape, strict=True)
+            own = [_own_place(place, f"{given.text}.n{axis}", *both) for axis, (place, *both) in enumerate(sizes)]
             return self.cast(self.element(given, own), Number(kind.dtype)).text
 
-        self.over_elements(part, read, back)
+        # Two loops, each with a direction that does not vary: compilers turn them into copies of many elements at once.
+        self.add(f"if ((u64){part.text}.p > (u64){given.text}.p) {{")
+        self.depth += 1
+        self.over_elements(part, read, backwards=True)
+        self.depth -= 1
+        self.add("} else {")
+        self.depth += 1
+        self.over_elements(part, read)
+        self.depth -= 1
+        self.add("}")
 
-    def over_elements(self, part: Value, value: Callable[[list[str]], str], back: str | None = None) -> None:
+    def over_elements(self, part: Value, value: Callable[[list[str]], str], *, backwards: bool = False) -> None:
         """Loops that store a value, given the places, into every element of a part."""
         assert isinstance(part.kind, Array)
         places: list[str] = []
         for axis in range(len(part.kind.shape)):
-            turn = self.name("k")
-            self.add(f"for (i64 {turn} = 0; {turn} < {part.text}.n{axis}; {turn} += 1) {{")
+            turn, size = self.name("k"), f"{part.text}.n{axis}"
+            first, test, step = (f"{size} - 1", ">= 0", -1) if backwards else ("0", f"< {size}", 1)
+            self.add(f"for (i64 {turn} = {first}; {turn} {test}; {turn} += {step}) {{")
             self.depth += 1
-            if back is not None:
-                place = self.name("j")
-                self.add(f"const i64 {place} = {back} ? {part.text}.n{axis} - 1 - {turn} : {turn};")
-                turn = place
             places.append(turn)
         self.add(f"{part.text}.at({', '.join(places)}) = {value(places)};")
         for _ in places:
@@ -313,6 +319,13 @@ class Calls(Draws):
         for value in given:
             total = self.operation_on(ast.Add, total, value, common([total.kind, value.kind, INT]))
         return self.cast(total, kind)
+
+
+def _own_place(place: str, length: str, size: object, own: object) -> str:
+    """Where an array is read for a place of the target: its only element along an axis stands for all of them."""
+    if own == 1:
+        return "0"
+    return place if isinstance(own, int) and own == size else f"({length} == 1 ? 0 : {place})"
 
 
 _TERMS = {

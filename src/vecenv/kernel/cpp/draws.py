@@ -27,7 +27,7 @@ _INTS: dict[str, tuple[str, ...]] = {"poisson": ("lam",), "geometric": ("p",), "
 class Draws(Expressions):
     """Writes draws."""
 
-    def over_elements(self, part: Value, value: Callable[[list[str]], str], back: str | None = None) -> None:
+    def over_elements(self, part: Value, value: Callable[[list[str]], str], *, backwards: bool = False) -> None:
         raise NotImplementedError
 
     def draw(self, node: ast.Call, name: str) -> Value:
