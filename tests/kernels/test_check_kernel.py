@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import vecenv
 from tests.kernels.defining import imported, written
+from vecenv.errors import KernelError
 from vecenv.kernel import kernel_of
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.testing import check_kernel
@@ -71,6 +72,23 @@ def test_spaces_that_depend_on_parameters_get_one_value_for_all_envs(tmp_path):
     configured = ("class Params:\n    size = 3", "bounds = {'size': (2, 9)}", "def configure():\n    return {}")
     with imported(written(tmp_path, *configured)) as module:
         assert drawn_parameters(kernel_of(module.Wrong), {}, 5, np.random.default_rng(0)) == {}
+
+
+def test_what_native_code_refuses_is_named_as_a_mistake_of_the_kernel_and_of_no_env(tmp_path):
+    grows = """
+        def step(s, action, rng, p):
+            items = [1]
+            while items:
+                items.append(s.count)
+            return 0.0, False
+    """
+    with (
+        imported(written(tmp_path, grows)) as module,
+        pytest.raises(KernelError, match=r"^Wrong\.step, line \d+ of ") as caught,
+    ):
+        check_kernel(module.Wrong)
+    assert "env 0" not in str(caught.value)
+    assert "Queue(int, capacity)" in str(caught.value)
 
 
 def test_lines_that_never_ran_are_named_with_their_file():

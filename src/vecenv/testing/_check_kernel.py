@@ -78,6 +78,7 @@ def check_kernel(
 
     Raises:
         AssertionError: names the first step, env and value that differs, or the observation that is not in its space.
+        KernelError: the kernel says something that the language does not have.
     """
     kernel, _ = find_build(definition)
     if kernel is None:
@@ -89,7 +90,6 @@ def check_kernel(
     for autoreset, parameters in runs:
         given = {**kwargs, **parameters}
         with (
-            make(_python_envs(kernel, given, num_envs), engine="sync", autoreset=autoreset) as reference,
             make(
                 definition,
                 num_envs,
@@ -98,6 +98,7 @@ def check_kernel(
                 precision="exact" if tolerance is None else "fast",
                 autoreset=autoreset,
             ) as native,
+            make(_python_envs(kernel, given, num_envs), engine="sync", autoreset=autoreset) as reference,
         ):
             try:
                 tried += _compare(_rows(reference), _rows(native), steps, seed, tolerance, lines)
