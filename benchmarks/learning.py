@@ -160,6 +160,9 @@ Runs without a figure "while training" were made before PPO and SAC computed gra
 except those of Hopper-v5 and Walker2d-v5 with the earlier preset. The gradients are the same up to rounding, so the
 same seed leads to other weights and to another return today. FourRooms-v0 was trained on two torch threads.
 
+SAC of Stable-Baselines3 was not run for 300k steps, so SAC has no bar in the table. On Hopper-v5, CleanRL's settings
+(two training seeds) return more than the preset (three).
+
 ## Hopper-v5 with the settings of RL Zoo
 
 No defect was found that explains the return of 410. Stable-Baselines3 2.9.2 was given the same weights before each
