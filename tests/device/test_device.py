@@ -19,6 +19,7 @@ from vecenv._front.autoreset import parse_mode
 from vecenv._front.vector_env import VectorEnv
 from vecenv.engines.device.engine import DeviceEngine
 from vecenv.errors import (
+    ClosedError,
     ConfigError,
     EngineRefused,
     InvalidAction,
@@ -189,6 +190,15 @@ def test_the_same_seed_begins_the_same_episode_in_every_form():
         assert_same(one.reset(seed=np.int64(9))[0], other.reset(seed=np.int64(9))[0])
 
 
+def test_the_largest_seeds_are_those_of_other_engines():
+    largest = 2**63 - 4
+    with vecenv.make("CartPole-v1", 4) as one, tensors(count=4) as other:
+        assert_same(one.reset(seed=largest)[0], other.reset(seed=largest)[0])
+        for envs in (one, other):
+            with pytest.raises(SpaceError, match=rf"seed must be at most 2\*\*63 - num_envs = {largest}"):
+                envs.reset(seed=largest + 1)
+
+
 def test_states_are_read_written_and_cloned_on_the_device():
     actions = torch.tensor([0, 1] * 4)
     with tensors() as envs:
@@ -323,6 +333,37 @@ def test_a_wrong_action_is_noted_with_its_env_and_the_env_stays():
         envs.check()
         assert int(envs.episode_length[5]) == 0
         assert int(envs.episode_length[4]) == 1
+
+
+def test_an_env_that_stays_has_its_latest_observation_and_no_reward():
+    """Results are a ring: without that they would be those of four steps before."""
+    with tensors("Snake-v0", autoreset="same-step") as envs:
+        envs.reset(seed=0)
+        for _ in range(9):
+            before, *_, infos = envs.step(torch.zeros(8, dtype=torch.int64))
+        length, ended = infos["length"].clone(), torch.zeros(8, dtype=torch.bool)
+        for _ in range(5):
+            obs, reward, terminated, truncated, infos = envs.step(torch.full((8,), 7))
+            assert torch.equal(obs, before)
+            assert torch.equal(reward, torch.zeros(8, dtype=torch.float64))
+            assert torch.equal(terminated | truncated, ended)
+            assert torch.equal(infos["length"], length)
+        with pytest.raises(InvalidAction):
+            envs.check()
+
+
+def test_an_env_whose_episode_is_over_stays_where_autoreset_is_disabled():
+    with tensors(autoreset="disabled") as envs:
+        envs.reset(seed=0)
+        over, ones = torch.zeros(8, dtype=torch.bool), torch.ones(8, dtype=torch.int64)
+        before = torch.zeros(8, 4)
+        for _ in range(60):
+            obs, reward, terminated, *_ = envs.step(ones)
+            assert torch.equal(obs[over], before[over])
+            assert not reward[over].any()
+            assert not terminated[over].any()
+            over, before = over | terminated, obs.clone()
+        assert over.all()
 
 
 def wrong(count=8):
@@ -466,13 +507,19 @@ def test_the_six_laws_hold(apart):
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
+def test_a_device_may_be_one_of_torch():
+    with tensors() as envs, vecenv.make("CartPole-v1", 2, device=envs.device) as others:
+        assert others.device == torch.device("cpu")
+
+
 def test_wrong_devices_say_what_is_there():
     for name in ("gpu", "cuda:x", "tpu", 3):
         with pytest.raises(ConfigError, match="'cpu', 'cuda' or 'cuda:N'"):
             vecenv.make("CartPole-v1", 2, device=name)
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match=r"driver.*device='cpu'"):
-            vecenv.make("CartPole-v1", 2, device="cuda:0")
+        for name in ("cuda:0", torch.device("cuda", 0)):
+            with pytest.raises(ConfigError, match=r"device='cuda:0' needs .*driver.*device='cpu'"):
+                vecenv.make("CartPole-v1", 2, device=name)
 
 
 def test_too_many_envs_say_how_much_memory_there_is_and_nothing_is_allocated(monkeypatch):
@@ -556,6 +603,39 @@ def test_a_rollout_takes_actions_as_a_step_does():
             other.rollout(policy=lambda obs: np.zeros(3, int), steps=2)
 
 
+def test_a_rollout_looks_at_actions_once(monkeypatch):
+    with tensors() as envs:
+        envs.reset(seed=0)
+        looked, look = [], envs._action
+        monkeypatch.setattr(envs, "_action", lambda actions, number: looked.append(actions) or look(actions, number))
+        envs.rollout(policy=lambda obs: (obs[:, 0] > 0).long(), steps=5)
+        assert len(looked) == 5
+
+
+@pytest.mark.parametrize(("arguments", "error", "said"), [
+    ({"policy": 3, "steps": 2}, ConfigError, "policy must be a torch module or a function of observations, got int 3"),
+    ({"actions": np.zeros((3, 8), int), "steps": 7}, ConfigError, "steps is for policy="),
+    ({"actions": torch.zeros(3, 8, dtype=torch.int64), "steps": 7}, ConfigError, "steps is for policy="),
+    ({"actions": 5}, InvalidAction, r"want \(T, 8"),
+    ({"actions": torch.tensor(5)}, InvalidAction, r"shape \(\), want \(T, 8\) with T >= 1"),
+    ({"actions": torch.zeros(0, 8, dtype=torch.int64)}, InvalidAction, r"shape \(0, 8\), want \(T, 8\)"),
+    ({"actions": torch.zeros(3, 7, dtype=torch.int64)}, InvalidAction, r"shape \(3, 7\), want \(T, 8\)"),
+    ({"actions": [[0] * 8, [0] * 7]}, InvalidAction, "as one array"),
+    ({"actions": [[0] * 8, [9] * 8]}, InvalidAction, "action 9 is not in"),
+    ({"actions": {"left": torch.zeros(3, 8, dtype=torch.int64)}}, InvalidAction, r"want \(T, 8"),
+])  # fmt: skip
+def test_wrong_arguments_of_a_rollout_are_refused_and_nothing_runs(arguments, error, said):
+    with tensors() as envs:
+        envs.reset(seed=0)
+        with pytest.raises(error, match=said):
+            envs.rollout(**arguments)
+        assert not envs.episode_length.any()
+        moments = [torch.zeros(8, dtype=torch.int64)] * 2
+        assert envs.rollout(moments).reward.shape == (2, 8)
+    with pytest.raises(ClosedError, match=r"rollout\(\)"):
+        envs.rollout(moments)
+
+
 def test_what_a_device_has_not_is_refused_in_words():
     with pytest.raises(EngineRefused, match="wrappers"):
         vecenv.make("Acrobot-v1", 2, device="cpu", wrappers=[lambda env: env])
@@ -579,8 +659,10 @@ def test_what_a_device_has_not_is_refused_in_words():
         envs.step(torch.zeros(8, dtype=torch.int64))  # nothing is pending
         with pytest.raises(UnsupportedError):
             envs.step(torch.zeros(1, dtype=torch.int64), env_ids=[0])
-        with pytest.raises(SpaceError, match="reset_mask"):
-            envs.reset(options={"reset_mask": torch.zeros(3, dtype=torch.bool)})
+        meta = torch.zeros(8, dtype=torch.bool, device="meta")
+        for mask in (torch.zeros(3, dtype=torch.bool), torch.zeros(8), "all", object(), meta):
+            with pytest.raises(SpaceError, match="reset_mask must be 8 bools"):
+                envs.reset(options={"reset_mask": mask})
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
@@ -595,6 +677,17 @@ def test_ppo_learns_on_the_device_and_touches_the_host_never():
         assert envs.engine.columns_apart.transfers == 0
         envs.check()
     assert returns[-1] > 60 > 30 > returns[2]
+
+
+def test_ppo_raises_what_the_device_has_noted():
+    """A policy that has become NaN would go on for ever otherwise: its envs stay as they are."""
+    with tensors("Pendulum-v1", 4, autoreset="same-step") as envs:
+        trainer = PPO(envs, PPOConfig(rollout_steps=8, epochs=1, minibatch=0))
+        trainer.learn(32)
+        with torch.no_grad():
+            trainer.network.head.log_std.fill_(float("nan"))
+        with pytest.raises(InvalidAction, match="env 0"):
+            trainer.learn(64)
 
 
 def test_ppo_on_the_device_takes_continuous_actions_and_masks():

@@ -37,9 +37,14 @@ def spread(seed: Any, count: int, seeding: Seeding = "gymnasium") -> np.ndarray:
     first = _one(seed, "seed")
     if seeding == "spawn":
         return np.array([spawn(first, row) for row in range(count)], np.int64)
+    check_spread(first, count)
+    return np.arange(first, first + count, dtype=np.int64)
+
+
+def check_spread(first: int, count: int) -> None:
+    """Raise SpaceError if `first`, `first + 1`, ... are not seeds for all rows."""
     if first + count - 1 > _LARGEST:
         raise SpaceError(f"seed must be at most 2**63 - num_envs = {_LARGEST - count + 1}, got {first}")
-    return np.arange(first, first + count, dtype=np.int64)
 
 
 def spawn(seed: int, *key: int) -> int:

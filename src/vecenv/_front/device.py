@@ -19,9 +19,10 @@ from gymnasium.vector import AutoresetMode
 from vecenv._batch.batch import Op
 from vecenv._batch.layout import map_tree
 from vecenv._batch.random_state import CLONES, fresh_words
-from vecenv._batch.seeding import NO_SEED, one_seed, spread
+from vecenv._batch.seeding import NO_SEED, check_spread, one_seed, spread
+from vecenv._front.rollout import pack_time
 from vecenv._front.vector_env import VectorEnv
-from vecenv._util.checks import positive_int
+from vecenv._util.checks import brief, positive_int
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, SpaceError
 from vecenv.errors import UnsupportedError as Unsupported
 from vecenv.kernel.lower.columns import is_lasting
@@ -145,7 +146,7 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
             tensors["OP"].fill_(_RESET)
             rows, ready = self._call_order.all_rows, np.ones(self.num_envs, np.bool_)
         else:
-            mask = torch.as_tensor(mask, device=self.device)
+            mask = self._mask(mask)
             if mask.dtype != torch.bool or tuple(mask.shape) != (self.num_envs,):
                 raise SpaceError(
                     f"reset_mask must be {self.num_envs} bools, got {mask.dtype} of shape {tuple(mask.shape)}"
@@ -160,13 +161,23 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         self._launch(0, 0)
         self._call_order.replaced(rows, ready)
 
+    def _mask(self, mask: Any) -> Any:
+        """What a user has given as a mask, as a tensor on the device. Raises SpaceError."""
+        try:
+            return self._torch.as_tensor(mask, device=self.device)
+        except Exception as error:  # whatever torch says about it
+            raise SpaceError(
+                f"reset_mask must be {self.num_envs} bools, a tensor on {self.device} or an array; got {brief(mask)} "
+                f"({error})"
+            ) from None
+
     def _seeds(self, seed: Any) -> Any:
         """One seed per env on the device."""
         if self._seeding == "gymnasium" and np.ndim(seed) == 0:
             first = one_seed(seed)
             assert first is not None
-            spread(first, 1)  # raises for what is no seed
-            return self._torch.arange(first, first + self.num_envs, device=self.device)
+            check_spread(first, self.num_envs)
+            return self._torch.arange(self.num_envs, device=self.device) + first
         self._memory.transfers += 1
         return self._torch.as_tensor(spread(seed, self.num_envs, self._seeding), device=self.device)
 
@@ -188,6 +199,10 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
                 looked at by the device: an env whose action is not in the space stays as it is, and `check` raises, or
                 the next call that waits for the device.
         """
+        return self._step_with(lambda: self._action_tensors(actions), env_ids)
+
+    def _step_with(self, actions: Callable[[], list[Any]], env_ids: Any = None) -> tuple[Any, ...]:
+        """Step all envs with what `actions` returns, tensors as of `_action_tensors`, once envs may be stepped."""
         order = self._call_order
         order.enter("step")
         try:
@@ -195,7 +210,7 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
                 raise Unsupported("a device steps all envs at once; leave env_ids out, or use engine='compiled'")
             order.check_can_step(None, "step")
             self.engine.to_device()
-            address, keep = self._action_memory(actions)
+            address, keep = self._action_memory(actions())
             memory = self._memory
             memory.layer = (memory.layer + 1) % memory.layers
             self._launch(*self._ops, address)
@@ -219,9 +234,8 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
             stream = warp().stream_from_torch(self._torch.cuda.current_stream(self.device))
         self.engine.launch(alive, over, action=action, check=int(alive != 0), stream=stream)
 
-    def _action_memory(self, actions: Any) -> tuple[int, Any]:
+    def _action_memory(self, tensors: list[Any]) -> tuple[int, Any]:
         """The address of the actions if they need not be copied, and what keeps them alive; else 0."""
-        tensors = self._action_tensors(actions)
         if len(tensors) == 1 and tensors[0].is_contiguous():
             return tensors[0].data_ptr(), tensors[0]
         for number, tensor in enumerate(tensors):
@@ -259,12 +273,28 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _action(self, actions: Any, number: int) -> Any:
         """Actions as a tensor on the device. Raises InvalidAction."""
-        torch, column = self._torch, self._tensors[f"A_{number}"]
+        column = self._tensors[f"A_{number}"]
         if not self._is_on_device(actions):
             raise InvalidAction("some actions are tensors and others are not; pass tensors for all parts of the space")
+        tensor = self._as_tensor(actions)
+        wanted = tuple(column.shape)
+        if tensor.device.type != column.device.type or (tensor.is_cuda and tensor.device != column.device):
+            raise InvalidAction(
+                f"actions are on {tensor.device}, these envs on {column.device}; use .to({str(self.device)!r})"
+            )
+        if tensor.dtype != column.dtype:
+            advice = f"use .to({column.dtype})" if tensor is actions else "convert them before"
+            raise InvalidAction(f"actions are {tensor.dtype}, these envs take {column.dtype}; {advice}")
+        if tuple(tensor.shape) != wanted:
+            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, these envs take {wanted}")
+        return tensor
+
+    def _as_tensor(self, actions: Any) -> Any:
+        """A tensor, or an array of another library as one, without a copy. Raises InvalidAction."""
+        torch = self._torch
         try:
             if isinstance(actions, torch.Tensor):
-                tensor = actions.detach()
+                tensor = actions.detach() if actions.requires_grad else actions
             elif hasattr(actions, "__dlpack__"):
                 tensor = torch.from_dlpack(actions)
             else:
@@ -275,15 +305,6 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
             ) from error
         if tensor.layout is not torch.strided:
             raise InvalidAction(f"actions are a tensor of layout {tensor.layout}; use .to_dense()")
-        wanted = tuple(column.shape)
-        if tensor.device.type != column.device.type or (tensor.is_cuda and tensor.device != column.device):
-            raise InvalidAction(
-                f"actions are on {tensor.device}, these envs on {column.device}; use .to({self.device!r})"
-            )
-        if tensor.dtype != column.dtype:
-            raise InvalidAction(f"actions are {tensor.dtype}, these envs take {column.dtype}; use .to({column.dtype})")
-        if tuple(tensor.shape) != wanted:
-            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, these envs take {wanted}")
         return tensor
 
     def check(self) -> None:
@@ -332,11 +353,30 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
             raise ConfigError("rollout needs either actions[T, N] or policy=, and not both")
         if seed is not None:
             raise ConfigError("a torch policy draws by torch; use torch.manual_seed instead of seed")
-        count = positive_int("steps", steps if actions is None else len(actions))
+        if policy is not None and not callable(policy):
+            raise ConfigTypeError(f"policy must be a torch module or a function of observations, got {brief(policy)}")
+        self._call_order.check_open("rollout")
+        if actions is None:
+            count = positive_int("steps", steps)
+        else:
+            actions, count = self._of_time(actions, steps)
         self._call_order.check_can_step(None, "rollout")
         if self._captures(policy, graph):
             return self._graphs.rollout(policy, count)
         return self._take_steps(actions, policy, count)
+
+    def _of_time(self, actions: Any, steps: int | None) -> tuple[Any, int]:
+        """Actions [T, N, ...], of which each moment can be taken, and T. Raises InvalidAction."""
+        if isinstance(actions, (list, tuple)) and actions and all(map(self._is_on_device, actions)):
+            actions = self._torch.stack([self._as_tensor(moment) for moment in actions])
+        if steps is not None or not self._is_on_device(actions):
+            columns, count = pack_time(self._batch, actions, steps)  # also says what is wrong
+            return columns[0], count
+        tensor, wanted = self._as_tensor(actions), tuple(self._tensors["A_0"].shape)
+        if tuple(tensor.shape[1:]) != wanted or not len(tensor):
+            shown = ", ".join(["T", *map(str, wanted)])
+            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, want ({shown}) with T >= 1")
+        return tensor, len(tensor)
 
     def _captures(self, policy: Any, graph: bool | None) -> bool:
         """Whether a rollout is to be a CUDA graph. Raises ConfigError where there can be none."""
@@ -356,9 +396,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         with self._torch.no_grad():
             for moment, chosen in enumerate(self._chosen(actions, policy, count)):
                 before = self._results_of[self._memory.layer][0]
-                given = self._actions.nest(self._action_tensors(chosen(before)))
-                self._keep(kept, {"obs": before, "actions": given}, moment)
-                obs, *rest, infos = self.step(given)
+                given = self._action_tensors(chosen(before))
+                self._keep(kept, {"obs": before, "actions": self._actions.nest(given)}, moment)
+                obs, *rest, infos = self._step_with(lambda given=given: given)
                 self._keep(kept, dict(zip(("reward", "terminated", "truncated"), rest, strict=True)), moment)
                 if "final_obs" in infos:
                     self._keep(kept, {"final_obs": infos["final_obs"]}, moment)
@@ -434,7 +474,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _set_state(self, state: Any, env_ids: Any, check: bool) -> None:
         if not isinstance(state, DeviceState):
-            raise ConfigTypeError(f"set_state needs what get_state returned, got {type(state).__name__}")
+            raise ConfigTypeError(
+                f"set_state needs what get_state of envs on a device returned, got {type(state).__name__}"
+            )
         rows = self._call_order.all_rows if env_ids is None else self._call_order.parse_rows(env_ids)
         if len(state) not in (1, len(rows)):
             raise SpaceError(f"the state is of {len(state)} envs and is to be set to {len(rows)}; pass env_ids")
@@ -446,7 +488,10 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         for name, column in columns.items():
             given = state.columns.get(name)
             if given is None or given.dtype != column.dtype or given.shape[1:] != column.shape[1:]:
-                raise SpaceError(f"this state is not one of {self.engine.kernel.id} with these parameters ({name})")
+                raise SpaceError(
+                    f"this state is not one of {self.engine.kernel.id} with these parameters and precision="
+                    f"{self.engine.precision!r} (column {name} differs)"
+                )
         if check:
             self._check_parameters(state, everyone)
         index = self._torch.as_tensor(rows, device=self.device)

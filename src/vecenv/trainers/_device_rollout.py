@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vecenv._batch.layout import map_tree
+from vecenv._front.device import DeviceVectorEnv
 from vecenv.errors import ConfigError
 from vecenv.trainers._device import host
 from vecenv.trainers._progress import Clock, Episodes
@@ -77,7 +78,12 @@ class DeviceRollout:
         return map_tree(torch.clone, columns)  # tensors of inference mode cannot be learnt from
 
     def note(self, episodes: Episodes) -> None:
-        """Count the episodes that ended in this rollout: one copy to the host."""
+        """Count the episodes that ended in this rollout: one copy to the host.
+
+        The device is waited for here, so envs of vecenv also raise what it has noted (`DeviceVectorEnv.check`).
+        """
+        if isinstance(self._env, DeviceVectorEnv):
+            self._env.check()
         parts = [torch.stack(self._kept[name]).double() for name in ("done", "totals", "lengths")]
         done, totals, lengths = host(torch.stack(parts))
         ended = done > 0

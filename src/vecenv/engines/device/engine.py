@@ -344,7 +344,7 @@ class DeviceEngine(CompiledEngine):
                 layers[slot.name].assign(np.ascontiguousarray(given, memory.dtype(given.dtype)).reshape(steps, -1))
         if streams is not None:
             layers[POLICY] = own.arrays[POLICY] = _on_device(streams, memory)
-        words = own.table(memory.layer, self.max_episode_steps, self._host_columns)
+        words = own.table(memory.layer, self.max_episode_steps, self._host_columns, memory.layer)
         for number, slot in enumerate(code.slots):
             if slot.name in layers and slot.name != POLICY:
                 array = layers[slot.name]

@@ -101,7 +101,7 @@ class DeviceMemory:
                     held, make = (given or {}).get(slot.name), self.layered if is_result(slot) else self.empty
                     self.arrays[slot.name] = make(self.shapes[slot.name], column.dtype) if held is None else held
             self.notes = warp().array(self._no_notes, dtype=warp().int64, device=device)
-            tables = [self.table(layer, limit, columns) for layer in range(layers)]
+            tables = [self.table(layer, limit, columns, (layer - 1) % layers) for layer in range(layers)]
             self._tables = warp().array(np.stack(tables), dtype=warp().int64, device=device)
         except (RuntimeError, MemoryError, ValueError) as error:  # ValueError: Warp counts elements with 32 bits
             self.arrays.clear()  # nothing is left allocated
@@ -123,18 +123,18 @@ class DeviceMemory:
         sizes = shape[0], math.prod(shape[1:])
         return warp().zeros(sizes, dtype=getattr(warp(), self.dtype(dtype).name), device=self.device)
 
-    def table(self, layer: int, limit: int | None, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The words of the table of a layer, see `lower/columns.py`."""
+    def table(self, layer: int, limit: int | None, columns: Mapping[str, np.ndarray], before: int) -> np.ndarray:
+        """The words of the table of a layer, see `lower/columns.py`; `before` is the one of the latest observations."""
         table, extra = np.zeros(table_size(self.slots), np.int64), 2 * len(self.slots)
         for number, slot in enumerate(self.slots):
-            table[2 * number] = self.address(slot.name, layer)
+            table[2 * number] = self._address(slot.name, before if slot.name.startswith("C_") else layer)
             if slot.sized:
                 table[extra : extra + slot.dimensions] = columns[slot.name].shape[1:]
                 extra += slot.dimensions
         table[-1] = NO_ROW if limit is None else limit
         return table
 
-    def address(self, name: str, layer: int) -> int:
+    def _address(self, name: str, layer: int) -> int:
         """Where a column begins."""
         name = f"O_{name[2:]}" if name.startswith("C_") else name
         array = self.arrays[name]

@@ -33,7 +33,7 @@ class Device(EngineOptions):
     """Kernels and MuJoCo tasks as threads of a GPU, or the same code on the CPU.
 
     Attributes:
-        device: "cpu", "cuda" or "cuda:N"; default: "cpu".
+        device: "cpu", "cuda" or "cuda:N", or a torch.device; default: "cpu".
         precision: "exact" (on the CPU bit-equal to Python) or "fast" (floats of 32 bits throughout).
         results: "torch": tensors in the device's memory, actions and results; nothing is copied to the host. "numpy":
             NumPy's arrays, which are copied once to the device and once back where the device has memory of its own.
@@ -54,6 +54,8 @@ class Device(EngineOptions):
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
+        if type(self.device).__module__ == "torch":  # torch.device("cuda:0"); torch itself need not be there
+            object.__setattr__(self, "device", str(self.device))
         check_choice("results", self.results, ("torch", "numpy"))
         known = isinstance(self.device, str) and re.fullmatch(r"cpu|cuda(:\d+)?", self.device)
         if self.device is not None and not known:

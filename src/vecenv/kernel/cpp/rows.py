@@ -45,7 +45,7 @@ _LINE, _PICTURE = 64, 2048
 """Bytes of a line of the cache; and of an observation that is long enough for the processor to fetch it in time."""
 _LOCALS = {
     **dict.fromkeys(("op", "elapsed", "count"), "i64"),
-    **dict.fromkeys(("stepped", "was", "terminated", "truncated", "ended"), "bool"),
+    **dict.fromkeys(("stepped", "was", "terminated", "truncated", "ended", "stays"), "bool"),
     "reward": "real",
 }
 """Variables of the transition and their types."""
@@ -196,16 +196,19 @@ class RowProgram:
         self._begin("i64 t, i64 alive, i64 over, i64 check, i64* notes")
         self._add(2, "bool TODO = false;")
         self._write(2, transition.PLAN.statements)
-        self._add(2, _UNPLANNED)
+        self._add(2, *_UNPLANNED)
         self._load()
         if "policy" in self._methods:
             self._policy()
         self._check_actions()
-        self._write(2, transition.STEP.statements)
-        self._add(2, "if (TODO) {")
-        self._write(3, transition.BEGIN.statements)
+        self._add(2, "if (stays) {", f"  {_STAYS}", "} else {")
+        self._write(3, transition.STEP.statements)
+        self._add(3, "if (TODO) {")
+        self._write(4, transition.BEGIN.statements)
+        self._add(3, "}")
+        self._write(3, transition.FINISH.statements)
         self._add(2, "}")
-        self._write(2, [*transition.OBSERVE.statements, *transition.FINISH.statements])
+        self._write(2, transition.OBSERVE.statements)
         self._end()
         return [*self._lines, "  }"]
 
@@ -250,7 +253,7 @@ class RowProgram:
                 self._add(2, f"c.S_{name}[i] = r.S_{name};")
 
     def _check_actions(self) -> None:
-        """A row whose action is not in its space is left as it is, and its number is noted.
+        """A row whose action is not in its space stays as it is, and its number is noted.
 
         What a policy chose is always checked; other actions if the launch says so.
         """
@@ -271,7 +274,7 @@ class RowProgram:
                 read = f"(i64)c.{name}[i * {size} + {place}]"
                 test = f"{read} < {literal(int(low[place])).text} || {read} > {literal(int(high[place])).text}"
                 self._add(3, f"wrong |= {test};")
-        self._add(3, "if (wrong) { VECENV_LEAST(notes + 1, i); VECENV_LEAST(notes + 3, t); return; }")
+        self._add(3, "if (wrong) { VECENV_LEAST(notes + 1, i); VECENV_LEAST(notes + 3, t); stays = true; }")
         self._add(2, "}")
 
     def _policy(self) -> None:
@@ -407,13 +410,16 @@ for (i64 k = first; k < last; ++k)
         self._reference("WHO")
         self._add(2, "if (phase == 0) {", "  WHO = 0; TODO = false;")
         self._write(3, transition.PLAN.statements)
-        self._add(3, _UNPLANNED, "if (t == 0) c.S_diverged[i] = 0;")
+        self._add(3, *_UNPLANNED, "if (t == 0) c.S_diverged[i] = 0;")
         self._add(2, "} else if (!WHO) return;")
         self._load()
         self._add(2, "if (phase == 0) {")
         if "policy" in self._methods:
             self._policy()
         self._check_actions()
+        self._add(3, "if (stays) {", f"  {_STAYS}")
+        self._keep_observation(4)
+        self._add(3, "  return;", "}")
         self._add(3, "WHO = 1;", f"if (OP > 1) {self._methods['control']}(r);")
         self._add(2, "} else if (phase == 1) {")
         self._write(3, transition.STEP.statements)
@@ -431,8 +437,20 @@ for (i64 k = first; k < last; ++k)
         self._end()
         return [*self._lines, "  }"]
 
+    def _keep_observation(self, depth: int) -> None:
+        """Copy the latest observation. The simulation may have moved the row meanwhile, so it cannot be observed."""
+        for leaf in range(len(self.observation.leaves)):
+            size = max(self._size(f"O_{leaf}"), 1)
+            copied = f"c.O_{leaf}[i * {size} + j] = c.L_{leaf}[i * {size} + j];"
+            self._add(depth, f"for (i64 j = 0; j < {size}; ++j) {copied}")
+        for name in self.kernel.info:
+            self._copy_info(depth, "O", name)
 
-_UNPLANNED = "if (OP == 0) { if (alive) VECENV_LEAST(notes + 5, i); return; }"
+
+_UNPLANNED = ("stays = OP == 0;", "if (stays) { if (!alive) return; VECENV_LEAST(notes + 5, i); }")
+"""A row that is not run is left alone, unless it was to be stepped: then it stays as it is, which is noted."""
+_STAYS = "REWARD = 0; TERMINATED = false; TRUNCATED = false;"
+"""Results of a row that stays as it is. Its observation is written too: what is there is of an earlier step."""
 _OPERATORS: dict[type, str] = {
     ast.BitAnd: "&", ast.BitOr: "|", ast.Add: "+", ast.Sub: "-",
     ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
