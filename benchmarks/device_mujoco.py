@@ -1,11 +1,12 @@
 """How far MuJoCo tasks on a device are from C MuJoCo: a table for docs/gpu.md, and where the differences come from.
 
-    python benchmarks/device_mujoco.py [--why] [--seed N] [--tolerance T] [ids]
+    python benchmarks/device_mujoco.py [--why] [--shares] [--seed N] [--tolerance T] [ids]
 
 The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with
 random actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
 `--why` compares C MuJoCo with itself: with envs a little higher, and with another solver. Of the cheetah it also shows
 what is left of the difference of one step of physics if C MuJoCo has contacts as deep as the device has them.
+`--shares` counts the single steps that are within 1e-4, with five seeds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ TASKS = (
 MOMENTS = (1, 10, 100)
 FORCES = {"Humanoid-v5": 78, "HumanoidStandup-v5": 78}
 """Observations, counted from the last, that are forces of contacts and not bounded: they are compared on their own."""
+CONTACTS = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5")
+"""Tasks that touch the floor, whose second or third number is a height."""
 HEIGHT = 1e-7
 """Metres: what a float of 32 bits makes of the height of a foot that is computed from joint to joint."""
 
@@ -57,17 +60,24 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other) / np.maximum(1.0, np.abs(one))).max(initial=0.0))
 
 
+def apart_by_env(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """`apart` of each env."""
+    return (np.abs(one - other) / np.maximum(1.0, np.abs(one))).reshape(len(one), -1).max(1, initial=0.0)
+
+
 def single_steps(
     id: str, seed: int = 0, tolerance: float | None = None, count: int = 8, steps: int = 50
-) -> tuple[float, float, float]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Differences of observations, rewards and contact forces (`FORCES`) of single steps from identical states.
 
-    `tolerance` is that of the device's solver, by default the one that `mujoco_warp` makes of the model's.
+    `tolerance` is that of the device's solver, by default the one that `mujoco_warp` makes of the model's. Steps that
+    end an episode are left out: their envs have been reset.
     """
     host, device = make_pair(id, count, autoreset="same-step")
     if tolerance is not None:
         device.engine._physics._model.opt.tolerance.fill_(tolerance)
-    generator, worst = np.random.default_rng(seed), [0.0, 0.0, 0.0]
+    generator = np.random.default_rng(seed)
+    found: list[tuple[np.ndarray, ...]] = []
     with host, device:
         host.reset(seed=seed)
         device.reset(seed=seed)
@@ -76,12 +86,12 @@ def single_steps(
             copy_state(host, device)
             actions = actions_of(host, generator)
             obs, reward, *ended, _ = host.step(actions)
-            found, gained, *_ = device.step(actions)
-            goes_on = ~(ended[0] | ended[1])  # the others have been reset
-            worst[0] = max(worst[0], apart(obs[goes_on, :forces], found[goes_on, :forces]))
-            worst[1] = max(worst[1], apart(reward, gained))
-            worst[2] = max(worst[2], apart(obs[goes_on, forces:], found[goes_on, forces:]))
-    return worst[0], worst[1], worst[2]
+            other, gained, *_ = device.step(actions)
+            pairs = (obs[:, :forces], other[:, :forces]), (reward, gained), (obs[:, forces:], other[:, forces:])
+            goes_on = ~(ended[0] | ended[1])
+            found.append(tuple(apart_by_env(*pair)[goes_on] for pair in pairs))
+    observed, rewarded, forced = map(np.concatenate, zip(*found, strict=True))
+    return observed, rewarded, forced
 
 
 def runs(id: str, count: int = 4) -> list[float]:
@@ -104,6 +114,38 @@ def runs(id: str, count: int = 4) -> list[float]:
 
 def _without_end(id: str) -> dict[str, Any]:
     return {"terminate_when_unhealthy": False} if id in ("Hopper-v5", "Walker2d-v5", "Ant-v5") else {}
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+BAR = 1e-4
+
+
+def print_shares(id: str, seeds: range) -> None:
+    """Print which part of single steps is within BAR, and how far C MuJoCo is from itself, as a row of a table."""
+    found = [single_steps(id, seed) for seed in seeds]
+    observed, rewarded, forces = map(np.concatenate, zip(*found, strict=True))
+    cells = [f"{len(observed):,}", _share(observed), _share(rewarded), _share(forces) if id in FORCES else "-"]
+    cells += [f"{np.quantile(observed, 0.99):.0e}", f"{observed.max():.0e}"]
+    own = np.concatenate([moved(id, seed) for seed in seeds]) if id in CONTACTS else None
+    cells.append("-" if own is None else f"{_share(own)}, worst {own.max():.0e}")
+    print(f"| {id} | {' | '.join(cells)} |", flush=True)
+
+
+def _share(column: np.ndarray) -> str:
+    """How many are within BAR, in percent; 100 only if all are."""
+    outside = int((column > BAR).sum())
+    return f"{100 - 100 * outside / len(column):.2f} %" if outside else "all"
+
+
+def moved(id: str, seed: int) -> np.ndarray:
+    """Differences of velocities of C MuJoCo to itself, if envs are up to HEIGHT higher or lower in steps of physics."""
+    generator, found = np.random.default_rng(3), []
+    for kernel, state, action in states(id, seed):
+        one = stepped(kernel.model, kernel.frame_skip, state, action, np.zeros(99))
+        other = stepped(kernel.model, kernel.frame_skip, state, action, generator.uniform(-HEIGHT, HEIGHT, 99))
+        found.append(apart(one.qvel, other.qvel))
+    return np.array(found)
 
 
 # --- why -------------------------------------------------------------------------------------------------------------
@@ -211,6 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", default=list(TASKS))
     parser.add_argument("--why", action="store_true", help="compare C MuJoCo with itself")
+    parser.add_argument("--shares", action="store_true", help="count the single steps that are within 1e-4")
     parser.add_argument("--seed", type=int, default=0, help="of the states of single steps")
     parser.add_argument("--tolerance", type=float, help="of the device's solver, in single steps")
     given = parser.parse_args()
@@ -221,10 +264,16 @@ def main() -> None:
             if id == "HalfCheetah-v5":
                 print_depths(id, given.seed)
         return
+    if given.shares:
+        print("| task | steps | obs | reward | contact forces | obs, 99 % | obs, worst | C MuJoCo moved by 1e-7 m |")
+        print("|---|---|---|---|---|---|---|---|")
+        for id in given.ids:
+            print_shares(id, range(given.seed, given.seed + 5))
+        return
     print("| task | obs, one step | reward, one step | 1 step | 10 steps | 100 steps |\n|---|---|---|---|---|---|")
     for id in given.ids:
         try:
-            observed, rewarded, forces = single_steps(id, given.seed, given.tolerance)
+            observed, rewarded, forces = (column.max() for column in single_steps(id, given.seed, given.tolerance))
             figures = [rewarded, *runs(id)]
         except EngineRefused as error:
             print(f"| {id} | {error} | | | | |", flush=True)

@@ -606,8 +606,8 @@ def test_a_rollout_takes_actions_as_a_step_does():
 def test_a_rollout_looks_at_actions_once(monkeypatch):
     with tensors() as envs:
         envs.reset(seed=0)
-        looked, look = [], envs._action
-        monkeypatch.setattr(envs, "_action", lambda actions, number: looked.append(actions) or look(actions, number))
+        looked, look = [], envs._actions.tensors
+        monkeypatch.setattr(envs._actions, "tensors", lambda actions: looked.append(actions) or look(actions))
         envs.rollout(policy=lambda obs: (obs[:, 0] > 0).long(), steps=5)
         assert len(looked) == 5
 

@@ -6,9 +6,7 @@ return are the device's own memory: what one step returned stays as it is during
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +18,11 @@ from vecenv._batch.batch import Op
 from vecenv._batch.layout import map_tree
 from vecenv._batch.random_state import CLONES, fresh_words
 from vecenv._batch.seeding import NO_SEED, check_spread, one_seed, spread
-from vecenv._front.rollout import pack_time
+from vecenv._front.device_actions import DeviceActions
+from vecenv._front.device_results import DeviceState, RolloutGraphs, TensorRollout
 from vecenv._front.vector_env import VectorEnv
 from vecenv._util.checks import brief, positive_int
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, SpaceError
+from vecenv.errors import ConfigError, ConfigTypeError, NotResetError, SpaceError
 from vecenv.errors import UnsupportedError as Unsupported
 from vecenv.kernel.lower.columns import is_lasting
 
@@ -31,45 +30,6 @@ if TYPE_CHECKING:
     from vecenv.engines.device.engine import DeviceEngine
 
 _RESET = int(Op.RESET)
-
-
-@dataclass(frozen=True, eq=False)
-class TensorRollout:
-    """T steps of N envs, tensors [T, N, ...] on the device.
-
-    Attributes:
-        obs: observations that were acted on.
-        actions: what the policy chose.
-        reward, terminated, truncated: results of the actions.
-        final_obs: observations that ended an episode, meaningful where one ended; None unless autoreset is "same-step".
-        next_obs: [N, ...], the observations to act on next.
-    """
-
-    obs: Any
-    actions: Any
-    reward: Any
-    terminated: Any
-    truncated: Any
-    final_obs: Any
-    next_obs: Any
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceState:
-    """Everything that some envs consist of, on the device.
-
-    Attributes:
-        columns: tensors by name; the first axis is the env.
-        ready: which of the envs were reset.
-        shared: parameters that all envs share, by name, on the host.
-    """
-
-    columns: dict[str, Any]
-    ready: np.ndarray
-    shared: dict[str, np.ndarray]
-
-    def __len__(self) -> int:
-        return len(self.ready)
 
 
 class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[misc]  # skrl looks at direct bases
@@ -95,8 +55,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         self.device = torch.device(self.engine.device)
         self._tensors = {name: _tensor(array).reshape(memory.shapes[name]) for name, array in memory.arrays.items()}
         """Of each column; those in the ring have an axis of layers."""
-        layout, self._actions = self._batch.observation_layout, self._batch.action_layout
-        self._leaves = range(len(layout.leaves))
+        self._leaves = range(len(self._batch.observation_layout.leaves))
+        columns = [self._tensors[f"A_{leaf}"] for leaf in range(len(self._batch.action_layout.leaves))]
+        self._actions = DeviceActions(self._batch, columns, memory)
         self._results_of = [self._views(layer) for layer in range(memory.layers)]
         """What a step returns, by the layer that it writes to."""
         self._graphs = RolloutGraphs(self)
@@ -199,10 +160,10 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
                 looked at by the device: an env whose action is not in the space stays as it is, and `check` raises, or
                 the next call that waits for the device.
         """
-        return self._step_with(lambda: self._action_tensors(actions), env_ids)
+        return self._step_with(lambda: self._actions.tensors(actions), env_ids)
 
     def _step_with(self, actions: Callable[[], list[Any]], env_ids: Any = None) -> tuple[Any, ...]:
-        """Step all envs with what `actions` returns, tensors as of `_action_tensors`, once envs may be stepped."""
+        """Step all envs with what `actions` returns, tensors as of `DeviceActions`, once envs may be stepped."""
         order = self._call_order
         order.enter("step")
         try:
@@ -210,7 +171,7 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
                 raise Unsupported("a device steps all envs at once; leave env_ids out, or use engine='compiled'")
             order.check_can_step(None, "step")
             self.engine.to_device()
-            address, keep = self._action_memory(actions())
+            address, keep = self._actions.memory_of(actions())
             memory = self._memory
             memory.layer = (memory.layer + 1) % memory.layers
             self._launch(*self._ops, address)
@@ -233,79 +194,6 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
             stream = warp().stream_from_torch(self._torch.cuda.current_stream(self.device))
         self.engine.launch(alive, over, action=action, check=int(alive != 0), stream=stream)
-
-    def _action_memory(self, tensors: list[Any]) -> tuple[int, Any]:
-        """The address of the actions if they need not be copied, and what keeps them alive; else 0."""
-        if len(tensors) == 1 and tensors[0].is_contiguous():
-            return tensors[0].data_ptr(), tensors[0]
-        for number, tensor in enumerate(tensors):
-            self._tensors[f"A_{number}"].copy_(tensor)
-        return 0, None
-
-    def _action_tensors(self, actions: Any) -> list[Any]:
-        """A tensor on the device of each leaf of the action space. Raises InvalidAction."""
-        parts = self._parts_of(actions)
-        if not any(map(self._is_on_device, parts)):
-            parts = self._from_host(actions)
-        return [self._action(part, number) for number, part in enumerate(parts)]
-
-    def _parts_of(self, actions: Any) -> list[Any]:
-        """Actions of each leaf of the action space. Raises InvalidAction."""
-        try:
-            return self._actions.flat(actions)
-        except (TypeError, KeyError, ValueError, IndexError):
-            return self._from_host(actions)  # says what is wrong
-
-    def _is_on_device(self, actions: Any) -> bool:
-        """Whether these are a tensor, or an array of another library that becomes one without a copy."""
-        if isinstance(actions, (np.ndarray, np.generic)):
-            return False
-        return hasattr(actions, "__dlpack__") or hasattr(actions, "__cuda_array_interface__")
-
-    def _from_host(self, actions: Any) -> list[Any]:
-        """NumPy's arrays or lists, checked as on all engines, as tensors on the device. Raises InvalidAction."""
-        columns = self._actions.pack(actions, self.num_envs)
-        self._memory.transfers += len(columns)
-        kinds = [self._tensors[f"A_{number}"].dtype for number in range(len(columns))]
-        return [
-            self._torch.from_numpy(column).to(self.device, kind) for column, kind in zip(columns, kinds, strict=True)
-        ]
-
-    def _action(self, actions: Any, number: int) -> Any:
-        """Actions as a tensor on the device. Raises InvalidAction."""
-        column = self._tensors[f"A_{number}"]
-        if not self._is_on_device(actions):
-            raise InvalidAction("some actions are tensors and others are not; pass tensors for all parts of the space")
-        tensor = self._as_tensor(actions)
-        wanted = tuple(column.shape)
-        if tensor.device.type != column.device.type or (tensor.is_cuda and tensor.device != column.device):
-            raise InvalidAction(
-                f"actions are on {tensor.device}, these envs on {column.device}; use .to({str(self.device)!r})"
-            )
-        if tensor.dtype != column.dtype:
-            advice = f"use .to({column.dtype})" if tensor is actions else "convert them before"
-            raise InvalidAction(f"actions are {tensor.dtype}, these envs take {column.dtype}; {advice}")
-        if tuple(tensor.shape) != wanted:
-            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, these envs take {wanted}")
-        return tensor
-
-    def _as_tensor(self, actions: Any) -> Any:
-        """A tensor, or an array of another library as one, without a copy. Raises InvalidAction."""
-        torch = self._torch
-        try:
-            if isinstance(actions, torch.Tensor):
-                tensor = actions.detach() if actions.requires_grad else actions
-            elif hasattr(actions, "__dlpack__"):
-                tensor = torch.from_dlpack(actions)
-            else:
-                tensor = torch.as_tensor(actions)
-        except Exception as error:  # whatever the other library, or torch, says about it
-            raise InvalidAction(
-                f"actions of type {type(actions).__name__} cannot be used on {self.device}: {error}"
-            ) from error
-        if tensor.layout is not torch.strided:
-            raise InvalidAction(f"actions are a tensor of layout {tensor.layout}; use .to_dense()")
-        return tensor
 
     def check(self) -> None:
         """Wait for the device, and raise what it has noted since the last time.
@@ -359,24 +247,11 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         if actions is None:
             count = positive_int("steps", steps)
         else:
-            actions, count = self._of_time(actions, steps)
+            actions, count = self._actions.of_time(actions, steps)
         self._call_order.check_can_step(None, "rollout")
         if self._captures(policy, graph):
             return self._graphs.rollout(policy, count)
         return self._take_steps(actions, policy, count)
-
-    def _of_time(self, actions: Any, steps: int | None) -> tuple[Any, int]:
-        """Actions [T, N, ...], of which each moment can be taken, and T. Raises InvalidAction."""
-        if isinstance(actions, (list, tuple)) and actions and all(map(self._is_on_device, actions)):
-            actions = self._torch.stack([self._as_tensor(moment) for moment in actions])
-        if steps is not None or not self._is_on_device(actions):
-            columns, count = pack_time(self._batch, actions, steps)  # also says what is wrong
-            return columns[0], count
-        tensor, wanted = self._as_tensor(actions), tuple(self._tensors["A_0"].shape)
-        if tuple(tensor.shape[1:]) != wanted or not len(tensor):
-            shown = ", ".join(["T", *map(str, wanted)])
-            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, want ({shown}) with T >= 1")
-        return tensor, len(tensor)
 
     def _captures(self, policy: Any, graph: bool | None) -> bool:
         """Whether a rollout is to be a CUDA graph. Raises ConfigError where there can be none."""
@@ -389,14 +264,19 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _take_steps(self, actions: Any, policy: Any, count: int) -> TensorRollout:
         obs, reward, terminated, truncated, infos = self._results_of[self._memory.layer]
-        given = self._actions.nest([self._tensors[f"A_{number}"] for number in range(len(self._actions.leaves))])
-        like = {"obs": obs, "actions": given, "reward": reward, "terminated": terminated, "truncated": truncated}
+        like = {
+            "obs": obs,
+            "actions": self._actions.nest(self._actions.columns),
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+        }
         like |= {"final_obs": infos["final_obs"]} if "final_obs" in infos else {}
         kept = {"final_obs": None, **self._room(like, count)}  # all of it before anything moves
         with self._torch.no_grad():
             for moment, chosen in enumerate(self._chosen(actions, policy, count)):
                 before = self._results_of[self._memory.layer][0]
-                given = self._action_tensors(chosen(before))
+                given = self._actions.tensors(chosen(before))
                 self._keep(kept, {"obs": before, "actions": self._actions.nest(given)}, moment)
                 obs, *rest, infos = self._step_with(lambda given=given: given)
                 self._keep(kept, dict(zip(("reward", "terminated", "truncated"), rest, strict=True)), moment)
@@ -568,52 +448,6 @@ def _all_at_once(call: str) -> Unsupported:
         f"{call}() is not for results that are tensors: a device steps all envs at once, and step() does not wait for "
         "it; use step() and reset(), or make the envs with results='numpy'"
     )
-
-
-class RolloutGraphs:
-    """Rollouts with one policy as CUDA graphs. A graph writes to the same memory at every replay, its results included.
-
-    Args:
-        envs: on a CUDA device.
-    """
-
-    def __init__(self, envs: DeviceVectorEnv) -> None:
-        self._envs = envs
-        self._policy: Any = None
-        self._captured: dict[tuple[int, int], tuple[Any, TensorRollout]] = {}
-        """Graphs and their results by the number of steps and the layer of the ring that they begin at."""
-        self._tried: set[int] = set()
-        """Numbers of steps that have been run once, which compiles and allocates what no graph can."""
-
-    def rollout(self, policy: Any, steps: int) -> TensorRollout:
-        """As `DeviceVectorEnv.rollout`; the results are copies."""
-        envs, torch = self._envs, self._envs._torch
-        if policy is not self._policy:
-            self._policy, self._captured, self._tried = policy, {}, set()
-        if steps not in self._tried:
-            self._tried.add(steps)
-            return envs._take_steps(None, policy, steps)
-        envs.engine.to_device()  # which no graph may do
-        memory, first = envs._memory, envs._memory.layer
-        if (steps, first) not in self._captured:
-            graph = torch.cuda.CUDAGraph()
-            try:
-                with torch.cuda.graph(graph):  # nothing runs yet
-                    results = envs._take_steps(None, policy, steps)
-            finally:
-                memory.layer = first
-            self._captured[steps, first] = graph, results
-        graph, results = self._captured[steps, first]
-        graph.replay()
-        memory.layer = (first + steps) % memory.layers
-        envs.engine.mark_host_old()
-        parts = {each.name: getattr(results, each.name) for each in dataclasses.fields(results)}
-        return TensorRollout(
-            **{
-                name: None if part is None else map_tree(lambda leaf: leaf.clone(), part)
-                for name, part in parts.items()
-            }
-        )
 
 
 def _slot(info: str) -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 
 from vecenv.kernel import rng as random_numbers
-from vecenv.kernel.cpp.expressions import Expressions
+from vecenv.kernel.cpp.elements import Elements
 from vecenv.kernel.cpp.values import Value, literal
 from vecenv.kernel.lower.types import FLOAT, INT, NOTHING, Array, Number, Tuple, Type, most, plain
 
@@ -24,7 +24,7 @@ _INTS: dict[str, tuple[str, ...]] = {"poisson": ("lam",), "geometric": ("p",), "
 """Functions that draw an int, and their arguments: floats but `n`."""
 
 
-class Draws(Expressions):
+class Draws(Elements):
     """Writes draws."""
 
     def over_elements(self, part: Value, value: Callable[[list[str]], str], *, backwards: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Functions of a program as C++: statements. Expressions are in `expressions.py`, calls in `calls.py`.
+"""Functions of a program as C++: statements. `expressions.py`, `elements.py` and `calls.py` have the rest.
 
 What Python guarantees and C++ does not is written out. Operands that stand left of a call with effects are put into
 variables before it (C++ leaves their order open). A variable of Python that holds an int here and a float there is
