@@ -9,6 +9,8 @@ from numba import njit
 
 import vecenv
 from vecenv.kernel.backend import load_kernel
+from vecenv.kernel.lower.resolve import resolve
+from vecenv.kernel.numba.backend import NumbaBackend
 from vecenv.kernel.numba.driver import BLOCK, rows_together
 from vecenv.kernel.numba.entry import python_function
 from vecenv.kernel.numba.load import _load
@@ -155,3 +157,19 @@ def test_a_kernel_runs_no_more_rows_together_than_the_nearest_cache_holds():
         assert sizes[id] % 8 == 0
     assert sizes["CartPole-v1"] == BLOCK
     assert sizes["Breakout-v0"] < BLOCK
+
+
+def test_arrays_of_later_rows_are_fetched_where_rows_are_large():
+    """Not short ones, whose rows lie near each other, and not of rows that are run many at a time."""
+    fetched = {
+        "CartPole-v1": [],
+        "2048-v0": [],
+        "MinAtar/Asterix-v1": [],
+        "Snake-v0": ["S_body", "S_taken"],
+        "Tetris-v0": ["S_board"],
+    }
+    for id, expected in fetched.items():
+        with vecenv.make(id, 1) as envs:
+            kernel, facts = envs.engine.kernel, envs.engine.facts
+        text = NumbaBackend().emit(resolve(kernel, facts.observation_layout, facts.action_layout))
+        assert sorted(re.findall(r"prefetch__\((S_\w+)\[i\], 2\)", text)) == expected

@@ -29,6 +29,9 @@ _NEAREST_CACHE = 2**15
 """Bytes. What a step has written is there when the same rows are observed."""
 _FEWEST = 16
 """Rows that are run together however large they are; TODO is read eight at a time."""
+_AHEAD, _FETCHED = 2, range(64, 1025)
+"""How many rows ahead of a step the arrays of a state are fetched; and bytes of those that are. Rows of shorter arrays
+lie near each other, and longer rows are streams: there the processor guesses well by itself."""
 
 
 def block_of(kernel: Kernel) -> int:
@@ -79,7 +82,9 @@ class Driver:
             self._policy()
         self._clear()
         self._early()
-        self._all_rows(transition.STEP)
+        self._add(1, "for i in range(n):")
+        self._fetch_ahead()
+        self._write(2, transition.STEP.statements)
         self._find()
         self._add(1, "for k in range(found):", "    i = WHO[k]")
         self._write(2, transition.BEGIN.statements)
@@ -223,6 +228,14 @@ class Driver:
         self._add(depth, "reward, terminated, truncated = 0.0, False, False", "if stepped:")
         self._add(depth + 1, call, *(f"S_{name}[i] = n_{name}" for name in step.assigned))
 
+    def _fetch_ahead(self) -> None:
+        """Ask for the arrays of a later row, where rows are large: the processor's own guesses come late."""
+        if rows_together(self.kernel, self.slots) in (1, BLOCK):
+            return
+        for slot in self.slots:
+            if slot.name.startswith("S_") and slot.row_bytes in _FETCHED:
+                self._add(2, f"prefetch__({slot.name}[i], {_AHEAD})")
+
     def _find(self) -> None:
         """Find the rows that begin an episode. Their random streams are seldom used, so they are rarely in a cache."""
         self._add(
@@ -234,7 +247,7 @@ class Driver:
             "    for j in range(ones__(word)):",
             "        i = w * 8 + zeros__(word) // 8",
             "        WHO[found] = i",
-            "        prefetch__(RNG[i])",
+            "        prefetch__(RNG[i], 0)",
             "        found += 1",
             "        word = word & (word - 1)",
             "for i in range(n - n % 8, n):",

@@ -30,6 +30,8 @@ from vecenv.kernel.numba.entry import SYMBOL, write_entry
 _target: Any = cpu_target.target_context  # Numba's annotations do not say what it is
 WORD, BYTE, FLAG, DOUBLE = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.DoubleType()
 _COLUMN = re.compile(r"column_([a-z0-9]+)_(\d+)")
+_LINE = 64
+"""Bytes that a processor fetches at once."""
 _ROWS = re.compile(r"rows_float64_(\d+)")
 """Declares a column on the stack."""
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -580,7 +582,7 @@ class Writer:
         if name in ("ones__", "zeros__"):
             return self._count_bits(name, self._whole(arguments[0]))
         if name == "prefetch__":
-            return self._prefetch(arguments[0])
+            return self._prefetch(*arguments)
         if name == "assign__":
             return self._copy(*arguments)
         if name in self.functions:
@@ -595,13 +597,17 @@ class Writer:
             return Number(self.builder.ctpop(word))
         return Number(self.builder.cttz(word, FLAG(1)))
 
-    def _prefetch(self, view: Any) -> None:
-        """Let the processor fetch the memory of a view, which is smaller than a line of its cache, for writing."""
-        number, place = ir.IntType(32), self._bytes_at(view)
-        last = self.builder.gep(place, [self.builder.sub(self._size(view), WORD(1))])
+    def _prefetch(self, view: Any, ahead: Number) -> None:
+        """Let the processor fetch the memory of a view for writing, or of the view so many rows ahead of it.
+
+        There may be no such row: addresses that are not memory are ignored.
+        """
+        number, place, size = ir.IntType(32), self._bytes_at(view), self._size(view).constant
         kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         prefetch = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
-        for address in (place, last):
+        first = ahead.value.constant * size
+        for offset in dict.fromkeys((*range(0, size, _LINE), size - 1 if size % _LINE else 0)):
+            address = self.builder.gep(place, [WORD(first + offset)])
             self.builder.call(prefetch, [address, number(1), number(3), number(1)])
 
     def _call_own(self, function: Any, arguments: list[Any]) -> Number:
