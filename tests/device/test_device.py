@@ -453,6 +453,14 @@ def test_graphs_are_refused_where_there_are_none():
         envs.rollout(policy=lambda obs: greedy(obs).argmax(1), steps=2, graph=False)
 
 
+def test_wrappers_are_for_numpys_arrays():
+    """A wrapper would copy everything to the host, and return tensors here and arrays there."""
+    with tensors() as envs, pytest.raises(UnsupportedError, match=r"RecordEpisodeStatistics.*results='numpy'"):
+        vecenv.wrappers.RecordEpisodeStatistics(envs)
+    with tensors(results="numpy") as envs:
+        assert vecenv.wrappers.RecordEpisodeStatistics(envs).reset(seed=0)[0].shape == (8, 4)
+
+
 def test_numpy_callers_get_numpy_and_the_reason_says_what_it_costs():
     with vecenv.make("CartPole-v1", 4, device="cpu", results="numpy") as envs:
         assert isinstance(envs.reset(seed=0)[0], np.ndarray)

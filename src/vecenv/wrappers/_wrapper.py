@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from vecenv._batch.layout import is_custom
 from vecenv._front.autoreset import mode_of, plan
+from vecenv._front.device import DeviceVectorEnv
 from vecenv._front.exchange import Exchange
 from vecenv._front.explain import Explanation
 from vecenv._front.infos import infos_to_list
@@ -40,6 +41,9 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     Args:
         env: the vector env.
         transform: what it does to actions and results.
+
+    Raises:
+        UnsupportedError: the envs return tensors on a device.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, transform: Transform) -> None:
@@ -48,6 +52,11 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         if isinstance(env.unwrapped, VectorEnv) and env.unwrapped.closed:
             name = type(self).__name__
             raise ClosedError(f"{name} cannot be put around a closed vector env; make a new one with vecenv.make")
+        if isinstance(env.unwrapped, DeviceVectorEnv):
+            raise UnsupportedError(
+                f"{type(self).__name__} works on NumPy's arrays, and these envs return tensors; "
+                "make them with results='numpy'"
+            )
         super().__init__(env)
         self.transform = transform
         single = transform.bind(env.single_observation_space, env.single_action_space, env.num_envs)

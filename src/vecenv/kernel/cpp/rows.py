@@ -11,6 +11,7 @@ it. Nothing here knows whose memory the columns are: those of the simulation are
 from __future__ import annotations
 
 import ast
+import functools
 import weakref
 from collections.abc import Sequence
 
@@ -181,7 +182,7 @@ class RowProgram:
         lines = ["  static CUDA_CALLABLE void fetch(const Columns& c, i64 i) {"]
         for name in self._row_columns:
             size = self._size(name)
-            if name.startswith("O_") and size * self._slots[name].dtype.itemsize <= _PICTURE:
+            if name.startswith("O_") and not self._is_picture(int(name[2:])):
                 lines.append(f"    U::fetch(c.{name} + i * {size}, {size} * sizeof(*c.{name}));")
             elif name.startswith("S_") and not self._is_number(name):
                 lines.append(f"    U::fetch(c.{name} + i * {size}, {_LINE});")
@@ -201,6 +202,9 @@ class RowProgram:
         if "policy" in self._methods:
             self._policy()
         self._check_actions()
+        for leaf in range(len(self.observation.leaves)):
+            if self._is_cleared_early(leaf):
+                self._clear(2, f"(c.O_{leaf} + i * {self._size(f'O_{leaf}')})", leaf)
         self._add(2, "if (stays) {", f"  {_STAYS}", "} else {")
         self._write(3, transition.STEP.statements)
         self._add(3, "if (TODO) {")
@@ -360,14 +364,26 @@ class RowProgram:
             if not field.shape:
                 self._add(depth, f"r.P_{name} = c.P_{name}[i];")
 
+    @functools.cached_property
+    def _clears(self) -> bool:
+        """Whether observations are zeros before `observe` writes to them."""
+        return not writes_everything(self.kernel.methods["observe"], [leaf.shape for leaf in self.observation.leaves])
+
+    def _is_picture(self, leaf: int) -> bool:
+        return self._size(f"O_{leaf}") * self._slots[f"O_{leaf}"].dtype.itemsize > _PICTURE
+
+    def _is_cleared_early(self, leaf: int) -> bool:
+        """Whether a part of the observation is cleared before the step, which runs while memory is still written to."""
+        return self._clears and self._is_picture(leaf)
+
+    def _clear(self, depth: int, memory: str, leaf: int) -> None:
+        self._add(depth, f"for (i64 j = 0; j < {max(self._size(f'O_{leaf}'), 1)}; ++j) {memory}[j] = 0;")
+
     def _call_observe(self, depth: int, into: str) -> None:
-        leaves = self.observation.leaves
-        zeroed = not writes_everything(self.kernel.methods["observe"], [leaf.shape for leaf in leaves])
-        for number in range(len(leaves)):
-            name, size = f"{into}_{number}", max(self._size(f"O_{number}"), 1)
-            self._add(depth, f"r.M_O_{number} = c.{name} + i * {size};")
-            if zeroed:
-                self._add(depth, f"for (i64 j = 0; j < {size}; ++j) r.M_O_{number}[j] = 0;")
+        for leaf in range(len(self.observation.leaves)):
+            self._add(depth, f"r.M_O_{leaf} = c.{into}_{leaf} + i * {max(self._size(f'O_{leaf}'), 1)};")
+            if self._clears and not (into == "O" and self._is_cleared_early(leaf)):
+                self._clear(depth, f"r.M_O_{leaf}", leaf)
         self._add(depth, f"{self._methods['observe']}(r);")
         for name in self.kernel.info:
             self._copy_info(depth, into, name)
@@ -436,6 +452,9 @@ for (i64 k = first; k < last; ++k)
         self._add(2, "}")
         self._end()
         return [*self._lines, "  }"]
+
+    def _is_cleared_early(self, leaf: int) -> bool:
+        return False  # steps and observations are parts of different launches
 
     def _keep_observation(self, depth: int) -> None:
         """Copy the latest observation. The simulation may have moved the row meanwhile, so it cannot be observed."""
