@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 _COMPILER = (
     *("array_writer.py", "checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "expression_writer.py"),
-    *("interrupts.py", "kernel_functions.py", "math.py", "naturals.py", "one_module.py", "pcg64.py", "row_loop.py"),
+    *(
+        "interrupts.py",
+        "kernel_functions.py",
+        "math.py",
+        "naturals.py",
+        "near.py",
+        "one_module.py",
+        "pcg64.py",
+        "row_loop.py",
+    ),
 )
 """Files here that native code is made from, besides the text."""
 

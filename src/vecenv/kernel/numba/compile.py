@@ -24,12 +24,13 @@ from vecenv.kernel.numba import interrupts, pcg64
 from vecenv.kernel.numba.checks import checks, poll
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
 from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
+from vecenv.kernel.numba.near import near_cos, near_sin
 from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
 from vecenv.kernel.numba.row_loop import compile_row_loop
 
 _LONGEST_INLINED = 3000
 """Nodes of the syntax tree of a helper and of those that it calls, times the number of its calls."""
-_IN_LOOPS = ("early", "step", "observe", "policy")
+_IN_LOOPS = ("near", "early", "step", "observe", "policy")
 """Methods that are called for all rows in a loop, of which they become part."""
 _DEFECT = (
     "no native code can be made of {}, although it breaks no rule of kernels: a defect of vecenv. Please report it "
@@ -105,7 +106,13 @@ def _names(program: Program, precision: str) -> dict[str, Any]:
     for name, address in interrupts.symbols().items():
         llvm.add_symbol(name, address)
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
-    names |= {"seed_stream": pcg64.seed_stream, "poll__": poll, **checks()}
+    names |= {
+        "near__sin": near_sin,
+        "near__cos": near_cos,
+        "seed_stream": pcg64.seed_stream,
+        "poll__": poll,
+        **checks(),
+    }
     for draw in program.draws:
         names[f"rng__{draw}"] = getattr(importlib.import_module("vecenv.kernel.numba.draws"), draw)
     for name, module in program.twins.items():

@@ -85,7 +85,7 @@ class Driver:
         self._add(1, "for i in range(n):")
         self._fetch_ahead()
         self._write(2, transition.STEP.statements)
-        self._find()
+        self._find("prefetch__(RNG[i], 0)")  # random streams are seldom used, so they are rarely in a cache
         self._add(1, "for k in range(found):", "    i = WHO[k]")
         self._write(2, transition.BEGIN.statements)
         self._all_rows(transition.OBSERVE)
@@ -201,11 +201,18 @@ class Driver:
 
     def _early(self) -> None:
         """Calls that `early.py` took out of the step."""
-        if "early" in self.functions:
-            targets = self._early_results()
-            rows = rows_together(self.kernel, self.slots)
-            self._add(1, *(f"{target[:-3]} = rows_float64_{rows}()" for target in targets), "for i in range(n):")
-            self._add(2, f"{', '.join(targets)} = early({self._step_arguments()})")
+        if "early" not in self.functions:
+            return
+        targets, rows = self._early_results(), rows_together(self.kernel, self.slots)
+        call = f"{', '.join(targets)} = early({self._step_arguments()})"
+        self._add(1, *(f"{target[:-3]} = rows_float64_{rows}()" for target in targets), "for i in range(n):")
+        if "near" not in self.functions:
+            self._add(2, call)
+            return
+        self._add(2, call.replace("early(", "near("))
+        self._add(2, f"TODO[i] = {' | '.join(f'({target} != {target})' for target in targets)}")  # NaN: not known
+        self._find()
+        self._add(1, "for k in range(found):", "    i = WHO[k]", f"    {call}")
 
     def _early_results(self) -> list[str]:
         step, early = (len(self.functions[name].node.args.args) for name in ("step", "early"))
@@ -236,8 +243,9 @@ class Driver:
             if slot.name.startswith("S_") and slot.row_bytes in _FETCHED:
                 self._add(2, f"prefetch__({slot.name}[i], {_AHEAD})")
 
-    def _find(self) -> None:
-        """Find the rows that begin an episode. Their random streams are seldom used, so they are rarely in a cache."""
+    def _find(self, *prepare: str) -> None:
+        """Find the rows that have something to do: write their numbers into WHO, and do this for each of them."""
+        prepared = [f"        {line}" for line in prepare]
         self._add(
             1,
             f"WORDS = column_uint64_1(T[{2 * self._numbers['TODO']}] + lo, (n // 8,))",
@@ -247,7 +255,7 @@ class Driver:
             "    for j in range(ones__(word)):",
             "        i = w * 8 + zeros__(word) // 8",
             "        WHO[found] = i",
-            "        prefetch__(RNG[i], 0)",
+            *prepared,
             "        found += 1",
             "        word = word & (word - 1)",
             "for i in range(n - n % 8, n):",

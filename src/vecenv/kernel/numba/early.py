@@ -6,13 +6,19 @@
                                                              ... = step(S_x[i], S_theta[i], ..., E_0[i], E_1[i])
 
 The second loop then has no calls, and LLVM steps several rows with one instruction. Nothing is computed otherwise.
+
+Where all calls are of sin and cos, a function `near` computes most of their results for several rows at once
+(`near.py`), and `early` is called for the other rows alone.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import platform
 from collections.abc import Collection
+
+import llvmlite.binding as llvm
 
 from vecenv.kernel.lower.tree import copied, local
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
@@ -24,14 +30,16 @@ _CALLS += ("exp2", "expm1", "log1p", "log2", "log10")
 _PLAIN = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 MOST = 8
 """Calls. Their results are kept for all rows of a block."""
+_NEAR = {"math__sin": "near__sin", "math__cos": "near__cos"}
 
 
 def call_early(emitted: EmittedProgram, precision: str) -> EmittedProgram:
     """Take calls out of the step whose arguments are known before it begins.
 
     Returns:
-        The program with a function `early`, which returns what the step gets as its last arguments; the same program
-        if there is nothing to gain: the step has loops or branches of its own, or no such calls.
+        The program with a function `early`, which returns what the step gets as its last arguments, and perhaps a
+        function `near`, which returns the same or NaN; the same program if there is nothing to gain: the step has
+        loops or branches of its own, or no such calls.
     """
     step = emitted.functions["step"]
     if not step.registers or step.function.guarded or emitted.program.sites:
@@ -54,10 +62,30 @@ def call_early(emitted: EmittedProgram, precision: str) -> EmittedProgram:
         if name == "step":
             function = dataclasses.replace(step.function, name="early", method="early", assigned=())
             functions["early"] = EmittedFunction(function, ast.fix_missing_locations(early), True)
+            near = _near(early)
+            if near is not None:
+                function = dataclasses.replace(function, name="near", method="near")
+                functions["near"] = EmittedFunction(function, near, True)
             functions["step"] = EmittedFunction(step.function, ast.fix_missing_locations(node), True)
         else:
             functions[name] = one
     return EmittedProgram(emitted.program, functions)
+
+
+def _near(early: ast.FunctionDef) -> ast.FunctionDef | None:
+    """The function `near` for a function `early`, or None if there is none that is quicker.
+
+    The C library must be the one whose errors are known, and the processor must multiply and add at once.
+    """
+    can_fuse = platform.machine() == "aarch64" or llvm.get_host_cpu_features().get("fma", False)
+    near = copied(early)
+    near.name = "near"
+    called = [node.func for node in ast.walk(near) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    if not can_fuse or platform.libc_ver()[0] != "glibc" or any(name.id not in _NEAR for name in called):
+        return None
+    for name in called:
+        name.id = _NEAR[name.id]
+    return near
 
 
 def _is_stored(name: ast.Name) -> bool:

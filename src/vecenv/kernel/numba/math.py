@@ -357,7 +357,7 @@ def _double_of_bits(typing_context: Any, bits: Any) -> Any:
 
 
 @intrinsic
-def _bits_of_double(typing_context: Any, number: Any) -> Any:
+def bits_of_double(typing_context: Any, number: Any) -> Any:
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.IntType(64)
     )
@@ -381,7 +381,7 @@ def _squared(x: Any) -> Any:
     nearly half way between two numbers; it is called only there.
     """
     square = x * x
-    unit = _double_of_bits(_bits_of_double(square) & 0x7FF0000000000000) * 2.220446049250313e-16
+    unit = _double_of_bits(bits_of_double(square) & 0x7FF0000000000000) * 2.220446049250313e-16
     if abs(fused(x, x, -square)) <= 0.45 * unit:
         return square
     return _library_pow(x, 2.0)
@@ -512,7 +512,7 @@ def fast_exp(x: Any) -> Any:
 def fast_log(x: Any) -> Any:
     x = float(x)
     tiny = x < 2.2250738585072014e-308
-    bits = _bits_of_double(x * 18014398509481984.0 if tiny else x)
+    bits = bits_of_double(x * 18014398509481984.0 if tiny else x)
     exponent = (bits >> 52) - 1023
     mantissa = _double_of_bits((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000)
     large = mantissa > 1.4142135623730951
@@ -560,7 +560,7 @@ def _length(x: Any, y: Any, z: Any) -> Any:
     if largest < 2.2250738585072014e-308:
         small = 2.2250738585072014e-308
         x, y, z, largest = x / small, y / small, z / small, largest / small
-    exponent = (_bits_of_double(largest) >> 52) - 1022  # largest / 2 ** exponent is in 0.5 ... 1
+    exponent = (bits_of_double(largest) >> 52) - 1022  # largest / 2 ** exponent is in 0.5 ... 1
     bits = (1023 - exponent) << 52 if exponent < 1023 else 1 << (1074 - exponent)
     scale = _double_of_bits(bits)
     total, low, lost = 1.0, 0.0, 0.0
