@@ -9,8 +9,9 @@ Questions:
   gae          advantages of [128, 4096]
   replay       adding a step of 64 envs and drawing 256 transitions
   sac          gradient steps per second of SAC on Pendulum-v1, minibatch 256, two layers of 256
-  same-...     the whole loop with the same settings, networks and minibatches, both on one torch thread, in turns:
-               steps per second of CPU time; PPO on CartPole-v1 and HalfCheetah-v5 (normalized), SAC on HalfCheetah-v5
+  same-...     the whole loop with the same settings, networks and minibatches, both on one thread, envs included, in
+               turns: steps per second of CPU time; PPO on CartPole-v1 and HalfCheetah-v5 (normalized), SAC on
+               HalfCheetah-v5
 
 Run: python benchmarks/train.py [--quick] [--only NAME ...]     (needs pip install 'vecenv[bench,torch]')
 """
@@ -40,6 +41,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
+import vecenv
 from vecenv import Op, Step, buffers
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig
 
@@ -157,8 +159,9 @@ def same(name: str, quick: bool) -> Results:
     env_id, config, turn = SAME[name]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    envs = vecenv.make(env_id, config.num_envs, workers=1, autoreset="same-step", copy=False)
     ours = {PPOConfig: PPO, SACConfig: SAC}[type(config)](
-        env_id, dataclasses.replace(config, torch_threads=1), seed=0, device="cpu"
+        envs, dataclasses.replace(config, torch_threads=1), seed=0, device="cpu"
     )
     theirs = train_theirs(env_id, config)
     learn = {
@@ -172,7 +175,7 @@ def same(name: str, quick: bool) -> Results:
             run((number + 1) * turn)
             if number:
                 best[who] = max(best[who], turn / (time.process_time() - began))
-    ours.close()
+    envs.close()
     torch.set_num_threads(threads)
     return best
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import signal
 from contextlib import closing
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import vecenv
 from tests.cli import cli_envs
 from tests.kernels.shipped import SHIPPED
-from vecenv.cli import _training, train
+from vecenv.cli import _signals, _training, train
 from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_policy
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.registry import WITH_AGENTS
@@ -78,6 +79,27 @@ def test_an_interrupt_at_once_saves_too(inside, monkeypatch, tmp_path):
     inside("train", "runs/i", "--steps", 512, *FEW)
 
 
+def test_a_sigterm_in_a_long_rollout_saves_within_seconds(inside, monkeypatch, tmp_path):
+    from vecenv.trainers._collect import Collector
+
+    receive, calls = Collector.receive, []
+
+    def terminated(self, group):
+        calls.append(group)
+        if len(calls) == 80:
+            signal.raise_signal(signal.SIGTERM)
+        return receive(self, group)
+
+    monkeypatch.setattr(Collector, "receive", terminated)
+    monkeypatch.setattr(_signals, "GRACE", 0.01)
+    long = ("--set", "num_envs=1", "rollout_steps=1000000", "hidden=[16]")
+    _, err = inside("train", "CartPole-v1", "--name", "t", *long, *FEW, code=143)
+    assert len(calls) < 900_000
+    assert "interrupted; saved runs/t/checkpoints/step-0.npz" in err
+    assert "continue with: vecenv train runs/t\n" in err
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 def test_options_of_make_reach_the_engine_and_are_kept(inside, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("vecenv.cli._sources.make", lambda *what, **how: seen.append(how) or vecenv.make(*what, **how))
@@ -138,12 +160,10 @@ def test_a_return_that_never_rose_is_named_with_what_to_try(inside):
     assert "never rose" not in inside("train", "CartPole-v1", "--steps", 30_000, *FEW)[1]
 
 
-def test_ctrl_c_after_training_names_the_commands_to_go_on(inside, monkeypatch):
-    def evaluate(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_training, "_evaluate", evaluate)
-    _, err = inside("train", "CartPole-v1", "--name", "i", "--steps", 128, *SMALL, code=130)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_after_training_names_the_commands_to_go_on(inside, monkeypatch, number, code):
+    monkeypatch.setattr(_training, "_evaluate", lambda *_: signal.raise_signal(number))
+    _, err = inside("train", "CartPole-v1", "--name", "i", "--steps", 128, *SMALL, code=code)
     assert "interrupted after training; the agent is saved in runs/i" in err
     assert "evaluate it with: vecenv eval runs/i" in err
     assert "continue with: vecenv train runs/i --steps 256" in err

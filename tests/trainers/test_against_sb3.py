@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
@@ -166,6 +167,18 @@ def pairs_of_sac(ours, theirs):
     return pairs
 
 
+def test_first_weights_of_sac_are_distributed_as_those_of_stable_baselines3():
+    ours, theirs = SAC("Pendulum-v1", SACConfig(), device="cpu"), stable_baselines3.SAC("MlpPolicy", "Pendulum-v1")
+    pairs = pairs_of_sac(ours, theirs)
+    ours.close()
+    compared = [pair for pair in pairs if pair[0].numel() >= 256]
+    assert len(compared) == 6 + 2 * 10  # of the actor, and of two critics and their targets
+    for one, other in compared:
+        for size in (torch.std, lambda part: part.abs().max()):
+            # The standard deviation of 256 uniform numbers differs from its mean by 3 % on average.
+            assert float(size(one.detach())) == pytest.approx(float(size(other.detach())), rel=0.2)
+
+
 def samples(drawn):
     columns = (drawn.obs, drawn.actions, drawn.next_obs, drawn.terminated[:, None], drawn.reward[:, None])
     return ReplayBufferSamples(*(torch.from_numpy(np.asarray(column, np.float32)) for column in columns))
@@ -197,4 +210,83 @@ def test_updates_of_sac_are_those_of_stable_baselines3(monkeypatch):
             assert moved > 0
             # Theirs adds 1e-6 to 1 - tanh(x)^2 before the logarithm.
             torch.testing.assert_close(one, other, rtol=1e-4, atol=max(1e-3 * moved, 1e-7))
+    ours.close()
+
+
+def same_random_numbers(ours, theirs, monkeypatch):
+    """Record our random numbers; the function that is returned makes Stable-Baselines3 use them in turn."""
+    random, noise, indices = [], [], []
+
+    def recorded(name, note):
+        own = getattr(ours, name)
+        monkeypatch.setattr(ours, name, lambda *given: note(own, *given))
+
+    def note_random(own):
+        random.append(own())
+        return random[-1]
+
+    def note_draw(own, obs):
+        noise.append(ours.generator.get_state())
+        return own(obs)
+
+    def note_update(own, drawn):
+        noise.append(ours.generator.get_state())
+        indices.append(drawn.index)
+        own(drawn)
+
+    recorded("_random", note_random)
+    recorded("_draw", note_draw)
+    recorded("_update", note_update)
+
+    def replay():
+        space, predict, train, buffer = theirs.action_space, theirs.predict, theirs.train, theirs.replay_buffer
+
+        def with_our_noise(function):
+            def run(*given, **more):
+                torch.set_rng_state(noise.pop(0))
+                return function(*given, **more)
+
+            return run
+
+        monkeypatch.setattr(theirs, "action_space", spaces.Box(space.low, space.high, space.shape, space.dtype))
+        monkeypatch.setattr(theirs.action_space, "sample", lambda: ours.network.head.to_env(random.pop(0))[0])
+        monkeypatch.setattr(theirs, "predict", with_our_noise(predict))
+        monkeypatch.setattr(theirs, "train", with_our_noise(train))
+        monkeypatch.setattr(buffer, "sample", lambda *_, **__: buffer._get_samples(indices.pop(0)))
+        return random, noise, indices
+
+    return replay
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Hopper-v5"])
+def test_a_run_of_sac_is_that_of_stable_baselines3(env_id, monkeypatch):
+    """Their whole loop with our first weights and our random numbers: envs, warmup, buffer and updates with Adam."""
+    warmup, steps = 210, 230  # an episode of Pendulum is truncated after 200 steps
+    config = SACConfig(num_envs=1, capacity=500, warmup=warmup, minibatch=64, learning_rate=RATE, hidden=(32, 32))
+    ours = SAC(env_id, config, seed=0, device="cpu")
+    theirs = stable_baselines3.SAC(
+        "MlpPolicy", stable_baselines3.common.env_util.make_vec_env(env_id, 1, seed=0), learning_rate=RATE,
+        buffer_size=500, batch_size=64, learning_starts=warmup, policy_kwargs={"net_arch": [32, 32]}, device="cpu",
+    )  # fmt: skip
+    theirs.actor.action_dist.epsilon = 0.0  # theirs adds 1e-6 to 1 - tanh(x)^2 before the logarithm
+    set_theirs(pairs_of_sac(ours, theirs))
+    replay = same_random_numbers(ours, theirs, monkeypatch)
+    ours.learn(steps)
+    left = replay()
+    theirs.learn(steps)
+    assert [len(part) for part in left] == [0, 0, 0]
+    mine, buffer = ours.buffer.gather(np.arange(steps)), theirs.replay_buffer
+    ended = mine.terminated | mine.truncated
+    assert ended.any()
+    for column, other in (
+        (mine.obs, buffer.observations), (mine.next_obs, buffer.next_observations), (mine.actions, buffer.actions),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(column[:warmup], other[:warmup, 0])
+        np.testing.assert_allclose(column, other[:steps, 0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(mine.reward[:warmup], buffer.rewards[:warmup, 0], rtol=1e-6)
+    np.testing.assert_array_equal(ended, buffer.dones[:steps, 0])
+    np.testing.assert_array_equal(mine.terminated, (buffer.dones * (1 - buffer.timeouts))[:steps, 0])
+    np.testing.assert_allclose(mine.discount, 0.99 * ~mine.terminated, rtol=1e-6)
+    assert ours.updates == theirs._n_updates
+    assert largest_difference(pairs_of_sac(ours, theirs)) < 0.01 * RATE * ours.updates  # Adam: a rate per update
     ours.close()

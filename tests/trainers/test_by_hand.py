@@ -15,6 +15,7 @@ from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
 from vecenv.trainers._device import put
 from vecenv.trainers._distributions import head_of
+from vecenv.trainers._few import Few
 from vecenv.trainers._optimizer import Adam, Flat
 from vecenv.trainers.ppo import clipped_value_loss, ppo_loss
 
@@ -113,6 +114,24 @@ def test_actions_have_the_probabilities_of_the_network(action):
         assert abs(one.mean() - other.mean()) < 5 * one.std() * np.sqrt(2 / 4000) + 1e-9
         assert abs(one.std() - other.std()) < 0.2 * one.std() + 1e-9
         assert mask is None or 1 not in actions[:, 0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"activation": "relu", "hidden": (9, 24, 3)}, {"hidden": (16,)}])
+def test_few_observations_have_the_outputs_of_the_network(settings):
+    torch.manual_seed(0)
+    network, _ = network_of(NUMBERS, ACTIONS["box"], PPOConfig(**settings))
+    obs = 10.0 ** np.random.default_rng(0).uniform(-6, 2, (20, 5)).astype(np.float32)  # tanh has reached 1 for some
+    obs[::2] *= -1
+    few = Few(network)
+    assert few.fits(20) and not few.fits(10_000)
+    outputs, value = few.forward(torch.from_numpy(obs))
+    with torch.no_grad():
+        expected, values, _ = network(torch.from_numpy(obs))
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(value[:, 0], values, rtol=1e-5, atol=2e-5)
+    obs[3, 1] = np.nan
+    for part in few.forward(torch.from_numpy(obs)):
+        assert (np.isnan(part).any(1) == (np.arange(20) == 3)).all()
 
 
 def test_nan_in_a_minibatch_reaches_the_gradient():

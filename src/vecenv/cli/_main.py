@@ -52,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _dispatch(arguments)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("interrupted", file=sys.stderr)
-        return 130
+        return getattr(stop, "code", 130)  # 143 by SIGTERM
     except BrokenPipeError:  # `vecenv list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

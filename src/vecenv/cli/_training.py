@@ -19,7 +19,7 @@ from vecenv.cli._options import MAKE_OPTIONS, pairs, screens
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._self_play import Opponents, acts_by_turns, evaluate
-from vecenv.cli._signals import StopRequest, stop_request
+from vecenv.cli._signals import StopRequest, interrupted_by_sigterm, stop_request
 from vecenv.cli._sources import (
     Checkpoint,
     EnvSource,
@@ -261,7 +261,8 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
 def _interruptible(job: Job, screen: Screen) -> Iterator[None]:
     """What follows training: when it is interrupted, say that the agent is saved, and the commands to go on."""
     try:
-        yield
+        with interrupted_by_sigterm():
+            yield
     except KeyboardInterrupt:
         screen.note(f"interrupted after training; the agent is saved in {job.files.path}")
         screen.note(f"evaluate it with: vecenv eval {job.again}")

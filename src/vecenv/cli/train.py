@@ -1,8 +1,8 @@
 """Train an agent.
 
 Writes everything to runs/NAME: config.json, monitor.csv, TensorBoard events,
-checkpoints, curve.png, result.json. Ctrl-C stops, saves and exits with 130;
-`vecenv train runs/NAME` continues from there.
+checkpoints, curve.png, result.json. Ctrl-C and SIGTERM stop, save and exit
+with 130 and 143; `vecenv train runs/NAME` continues from there.
 
 Examples:
   vecenv train CartPole-v1

@@ -20,11 +20,12 @@ from vecenv.trainers import _by_hand_native
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._device import CPU, put
 from vecenv.trainers._distributions import Choices
+from vecenv.trainers._few import Few
 from vecenv.trainers._layers import Hidden, Linear, gradients_of
 from vecenv.trainers._networks import Numbers
 from vecenv.trainers._optimizer import Flat
 
-_draw_table, _loss_table = table_of("10q"), table_of("17q")
+_draw_table, _loss_table = table_of("10q"), table_of("18q")
 
 
 def by_hand(network: nn.Module, flat: Flat) -> HandWritten | None:
@@ -43,7 +44,7 @@ class HandWritten:
         self.gradient, own = gradients_of(flat)
         self._encoder = network.encoder
         self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
-        self._hidden = Hidden(network.stacks, own)
+        self._hidden, self._few = Hidden(network.stacks, own), Few(network)
         self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
         head, nothing = network.head, torch.zeros(0, dtype=torch.float32, device=CPU)
         self._choices = isinstance(head, Choices)
@@ -56,7 +57,9 @@ class HandWritten:
         self, obs: Any, mask: np.ndarray | None, generator: torch.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sampled actions, values of the observations and log probabilities of the actions."""
-        outputs, value = self._forward(obs)
+        features = self._features(obs)
+        few = self._few.fits(len(features))
+        outputs, value = self._few.forward(features) if few else self._forward(features)
         noise = torch.empty(outputs.shape, dtype=torch.float32, device=CPU)  # whatever torch's defaults are
         if self._choices:
             noise.exponential_(generator=generator)
@@ -83,12 +86,12 @@ class HandWritten:
             clip_range: limit of the change of action probabilities.
             entropy_weight: weight of the entropy bonus.
         """
-        outputs, value = self._forward(batch["obs"])
+        outputs, value = self._forward(self._features(batch["obs"]))
         for_outputs, for_value, parts = np.empty_like(outputs), np.empty_like(value), np.zeros(4)
         clip_value = math.inf if config.clip_value is None else config.clip_value
         settings = np.array((clip_range, config.value_weight, entropy_weight, clip_value, config.normalize_advantage))
         words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
-        arrays, last = (batch["numbers"], value, *written), (settings, parts)
+        arrays, last = (batch["numbers"], value, *written), (settings, parts, np.empty(outputs.shape[1]))
         addresses = *map(address_of, arrays), self._for_log_std.data_ptr(), *map(address_of, last)
         _native("choices_loss" if self._choices else "gaussian_loss")(_loss_table(*words, 0, 0, *addresses))
         self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
@@ -99,12 +102,13 @@ class HandWritten:
             self.gradient *= config.max_grad_norm / norm
         return self.gradient, dict(zip(("policy", "value", "entropy", "kl"), parts.tolist(), strict=True))
 
-    def _forward(self, obs: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs of the head, and values [rows, 1]."""
+    def _features(self, obs: Any) -> Tensor:
         if self._numbers and isinstance(obs, np.ndarray) and obs.dtype == np.float32:  # what the encoder does, in short
-            features = torch.from_numpy(obs).view(len(obs), -1)
-        else:
-            features = self._encoder(put(obs, CPU))
+            return torch.from_numpy(obs).view(len(obs), -1)
+        return self._encoder(put(obs, CPU))
+
+    def _forward(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs of the head, and values [rows, 1]."""
         for_actor, for_critic = self._hidden.forward(features)
         return self._actor.forward(for_actor).numpy(), self._critic.forward(for_critic).numpy()
 

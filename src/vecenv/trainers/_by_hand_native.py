@@ -14,8 +14,9 @@ FORBIDDEN = -1e8
 """The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
 OUTPUTS, MASK, ACTIONS, ROWS, WIDTH, CHOICES, SIZES, LOG_STD, NOISE, LOG_PROB = range(10)
 """Words of both tables: addresses (MASK may be 0), except for the sizes ROWS, WIDTH (of a row of outputs), CHOICES."""
-NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, SETTINGS, PARTS = range(10, 17)
-"""Further words of the loss: minibatch, values, the derivatives by each, settings, and the parts of the loss."""
+NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, SETTINGS, PARTS, PRECISION = range(10, 18)
+"""Further words of the loss: minibatch, values, the derivatives by each, settings, the parts of the loss, and room for a
+float64 per column of outputs."""
 CLIP_RANGE, VALUE_WEIGHT, ENTROPY_WEIGHT, CLIP_VALUE, NORMALIZE = range(5)
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL = range(4)
 
@@ -63,12 +64,13 @@ def draw_gaussian(table: int) -> int:
 
 def choices_loss(table: int) -> int:
     """PPO's loss, and its derivatives by logits and values."""
-    words = int64_at(table, 17)
+    words = int64_at(table, 18)
     rows, width, choices = words[ROWS], words[WIDTH], words[CHOICES]
     logits, sizes = float32_at(words[OUTPUTS], rows * width), int64_at(words[SIZES], choices)
     mask = uint8_at(words[MASK], rows * width if words[MASK] else 0)
     actions, derivatives = int64_at(words[ACTIONS], rows * choices), float32_at(words[FOR_OUTPUTS], rows * width)
     numbers, settings, parts, mean, deviation = of_loss(words, rows)
+    highest = total = 0.0
     for row in range(rows):
         at, log_prob = row * width, 0.0
         for choice in range(choices):
@@ -79,14 +81,15 @@ def choices_loss(table: int) -> int:
         at = row * width
         for choice in range(choices):
             size, entropy, pick = sizes[choice], 0.0, actions[row * choices + choice]
-            highest, total = log_total(logits, mask, at, size)
+            if choices > 1:  # else they are known
+                highest, total = log_total(logits, mask, at, size)
             for action in range(size):
                 log = allowed(logits, mask, at + action) - highest - total
-                entropy -= math.exp(log) * log
+                derivatives[at + action] = chance = math.exp(log)
+                entropy -= chance * log
             parts[ENTROPY] += entropy / rows
             for action in range(size):
-                log = allowed(logits, mask, at + action) - highest - total
-                chance = math.exp(log)
+                log, chance = allowed(logits, mask, at + action) - highest - total, derivatives[at + action]
                 derivative = by_log_prob * ((1.0 if action == pick else 0.0) - chance)
                 derivative += settings[ENTROPY_WEIGHT] / rows * chance * (log + entropy)
                 derivatives[at + action] = derivative if len(mask) == 0 or mask[at + action] else 0.0
@@ -97,26 +100,28 @@ def choices_loss(table: int) -> int:
 
 def gaussian_loss(table: int) -> int:
     """PPO's loss, and its derivatives by means, log standard deviations and values."""
-    words = int64_at(table, 17)
+    words = int64_at(table, 18)
     rows, width = words[ROWS], words[WIDTH]
     means, log_std = float32_at(words[OUTPUTS], rows * width), float32_at(words[LOG_STD], width)
     actions, derivatives = float32_at(words[ACTIONS], rows * width), float32_at(words[FOR_OUTPUTS], rows * width)
     for_log_std = float32_at(words[FOR_LOG_STD], width)
     numbers, settings, parts, mean, deviation = of_loss(words, rows)
+    precision = float64_at(words[PRECISION], width)
     for column in range(width):
         for_log_std[column] = -settings[ENTROPY_WEIGHT]
+        precision[column] = math.exp(-log_std[column])
         parts[ENTROPY] += log_std[column] + 0.5 * LOG_2_PI + 0.5
     for row in range(rows):
         log_prob = 0.0
         for column in range(width):
             at = row * width + column
-            distance = (actions[at] - means[at]) * math.exp(-log_std[column])
+            distance = (actions[at] - means[at]) * precision[column]
             log_prob -= 0.5 * distance * distance + log_std[column] + 0.5 * LOG_2_PI
         by_log_prob = policy_loss(log_prob, numbers, row, rows, mean, deviation, settings, parts)
         for column in range(width):
-            at, precision = row * width + column, math.exp(-log_std[column])
-            distance = (actions[at] - means[at]) * precision
-            derivatives[at] = by_log_prob * distance * precision
+            at = row * width + column
+            distance = (actions[at] - means[at]) * precision[column]
+            derivatives[at] = by_log_prob * distance * precision[column]
             for_log_std[column] += by_log_prob * (distance * distance - 1.0)
     value_losses(words, numbers, rows, settings, parts)
     return 0

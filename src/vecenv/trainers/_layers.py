@@ -5,16 +5,21 @@ Matrix products are torch's, on as many threads as `torch.set_num_threads` allow
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.trainers import _layers_native
 from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Flat
 
+_table = table_of("7q")
 Gradients = dict[Any, Tensor]
 """Where the gradient of each parameter goes."""
 
@@ -54,8 +59,7 @@ class Hidden:
     def backward(self) -> None:
         """Write the gradients of all layers."""
         for layer in reversed(range(len(self._weights))):
-            derivative = self._behind_activation(layer)
-            torch.sum(derivative, 1, keepdim=True, out=self._for_biases[layer])
+            derivative = self._behind_activation(layer, self._for_biases[layer])
             torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
             if layer:
                 self._to_layer_before(layer, derivative)
@@ -66,14 +70,12 @@ class Hidden:
             self._to_layer_before(layer, self._behind_activation(layer))
         return torch.bmm(self._behind_activation(0), self._weights[0][:, first:].transpose(1, 2)).sum(0)
 
-    def _behind_activation(self, layer: int) -> Tensor:
-        """Derivatives by what the activation was given. Overwrites the layer's outputs, which are no longer needed."""
-        (hidden, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
-        if self._tanh:
-            array *= array
-            derivative_array *= np.subtract(1, array, out=array)
-        else:
-            derivative *= hidden.sign_()  # zero or one
+    def _behind_activation(self, layer: int, for_bias: Tensor | None = None) -> Tensor:
+        """Derivatives by what the activation was given; their sums over rows are written into `for_bias`."""
+        (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
+        sums = 0 if for_bias is None else for_bias.data_ptr()
+        addresses = address_of(array), address_of(derivative_array), sums
+        _behind_activation()(_table(*addresses, *array.shape, self._tanh))
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
@@ -93,6 +95,11 @@ class Hidden:
         self._inputs = [self._biases[0], *(tensor for tensor, _ in self._hidden[:-1])]
         self._outputs = list(self._hidden[-1][0].unbind())
         self.for_outputs = list(self._derivatives[-1][0].unbind())
+
+
+@functools.cache
+def _behind_activation() -> Callable[[bytes], None]:
+    return native_function(_layers_native.behind_activation)
 
 
 class Linear:

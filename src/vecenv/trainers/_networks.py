@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -113,6 +113,14 @@ class Stacks(nn.Module):
             self.weights.append(nn.Parameter(torch.stack(layers)))
             self.biases.append(nn.Parameter(torch.zeros(count, 1, size)))
             inputs = size
+
+    def like_linear(self) -> Self:
+        """Draw weights and biases again as `nn.Linear` does, instead of orthogonal ones; return self."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = 1 / math.sqrt(weight.shape[1])
+            nn.init.uniform_(weight, -bound, bound)
+            nn.init.uniform_(bias, -bound, bound)
+        return self
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs [stacks, batch, hidden[-1]] for features [batch, inputs]."""

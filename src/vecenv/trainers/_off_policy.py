@@ -80,7 +80,7 @@ class OffPolicyTrainer(Trainer[ConfigT]):
             self.buffer.add(obs, host(drawn), step)
             self._obs = map_tree(np.array, step.obs)
         self.steps += self.collector.num_envs
-        if self.steps >= config.warmup and len(self.buffer):
+        if self.steps > config.warmup and len(self.buffer):
             self._updates_due += config.updates_per_step * self.collector.num_envs
 
     def _updates(self) -> None:

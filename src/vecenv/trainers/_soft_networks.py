@@ -1,4 +1,7 @@
-"""The networks of SAC: an actor with squashed actions, and two critics."""
+"""The networks of SAC: an actor with squashed actions, and two critics.
+
+Their layers begin as `nn.Linear` does, as in Stable-Baselines3 and CleanRL; PPO's are orthogonal.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ class SoftActor(Actor):
         super().__init__()
         self.head = head
         self.encoder = Encoder(observation, images)
-        self.stack = Stacks(1, self.encoder.features, hidden, "relu")
+        self.stack = Stacks(1, self.encoder.features, hidden, "relu").like_linear()
         self.outputs = nn.Linear(self.stack.features, 2 * head.size)
 
     def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> tuple[Tensor, None, None]:
@@ -111,10 +114,10 @@ class TwinCritic(nn.Module):
     def __init__(self, observation: Space[Any], actions: int, hidden: tuple[int, ...], images: int) -> None:
         super().__init__()
         self.encoder = Encoder(observation, images)
-        self.stacks = Stacks(2, self.encoder.features + actions, hidden, "relu")
+        self.stacks = Stacks(2, self.encoder.features + actions, hidden, "relu").like_linear()
         bound = 1 / math.sqrt(self.stacks.features)
         self.weight = nn.Parameter(torch.empty(2, self.stacks.features, 1).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(2, 1, 1))
+        self.bias = nn.Parameter(torch.empty(2, 1, 1).uniform_(-bound, bound))
 
     def forward(self, obs: Any, actions: Tensor) -> Tensor:
         """Both estimates, [2, batch]."""

@@ -290,9 +290,10 @@ class PPO(Trainer[PPOConfig]):
             order = put(kept[torch.randperm(len(kept), generator=self.generator)], self.device)
             shuffled = map_tree(lambda leaf, order=order: take(leaf, order), columns)
             for begin in range(0, len(order), size):
-                batch = map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
+                rows = slice(begin, begin + size)
+                batch = {name: _some(leaf, rows) for name, leaf in shuffled.items()}
                 if seen is not None:
-                    agents, at = self.collector.num_agents, order[begin : begin + size]
+                    agents, at = self.collector.num_agents, order[rows]
                     of_envs = at // agents
                     batch["everyone"] = [
                         map_tree(lambda leaf, of_envs=of_envs: leaf.index_select(0, of_envs), obs) for obs in seen
@@ -391,6 +392,11 @@ class PPO(Trainer[PPOConfig]):
             stored = tensors(state["memory"])
             self._memory = [memory and tuple(put(memory, self.act_device)) for memory in stored]
             self._began = True
+
+
+def _some(column: Any, rows: slice) -> Any:
+    """Some rows of a column: an array, a tensor, or a tree of them."""
+    return map_tree(lambda leaf: leaf[rows], column) if isinstance(column, (dict, tuple)) else column[rows]
 
 
 def take(leaf: Any, rows: Tensor) -> Any:
