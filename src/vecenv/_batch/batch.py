@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -135,6 +136,10 @@ class Batch(RowColumns):
         if 1 in self.truncated.tobytes():
             return int(np.count_nonzero(self.terminated | self.truncated))
         return self.terminated.tobytes().count(1)
+
+    def rewards_are_finite(self) -> bool:
+        """Whether no reward of any row is NaN or infinite; False if that is unknown."""
+        return isfinite(sum(self.reward.tolist()))
 
     def discard_mail(self, rows: Iterable[int]) -> None:
         """Throw away the mail of these rows."""
