@@ -73,7 +73,9 @@ class Program:
         if self.random.random() < 0.25:
             self.backend.interrupts = self.random.randrange(40)
         self.backend.turns = 0
-        if free and choice < 0.45:
+        if not self.sent and choice < 0.25:
+            self.exchange_all()
+        elif free and choice < 0.45:
             self.send(self.random.sample(free, self.random.randint(1, len(free))))
         elif self.sent:
             timeout = self.random.choice([None, None, 0.0, 0.001, 0.5])
@@ -128,6 +130,34 @@ class Program:
         self.expect(set(rows) <= before.keys(), f"{rows} came, {list(before)} were sent")
         for row in rows:
             self.delivered(row, self.sent.pop(row))
+        self.agree()
+
+    def exchange_all(self) -> None:
+        """All rows in one call. An error leaves pending what `recv` would have left, or nothing was sent."""
+        engine, gone = self.engine, len(self.engine.gone())
+        rows = range(len(engine.batch))
+        tokens = {row: self.tokens + 1 + row for row in rows}
+        self.tokens += len(rows)
+        engine.batch.actions[0][:, 0] = list(tokens.values())
+        engine.batch.done[:] = gone > 0
+        try:
+            ended = engine.exchange_all(int(Op.STEP), int(Op.RESET), False)
+        except KeyboardInterrupt:
+            pending = engine.pending().tolist()
+            self.expect(pending in ([], list(rows)), f"an interrupt leaves only {pending} pending")
+            self.sent = {row: tokens[row] for row in pending}
+            for row in () if pending else rows:
+                engine.batch.mail.pop(row, None)  # results that nobody gets
+            self.agree()
+            return
+        except EnvError as error:
+            self.sent = tokens if len(engine.pending()) else {row: tokens[row] for row in error.rows}
+            self.failed(error)
+            return
+        lost = int(engine.batch.truncated.sum())
+        self.expect(ended == lost, f"{ended} episodes are said to have ended, not {lost}")
+        for row in rows:
+            self.delivered(row, tokens[row])
         self.agree()
 
     def delivered(self, row: int, token: int) -> None:

@@ -295,7 +295,7 @@ RESTART = (
     SeededFault(
         breaks="A scenario's constructor arguments reach an env that was rebuilt after a failure.",
         mechanism="restart",
-        file="engines/python/runner.py",
+        file="engines/python/episodes.py",
         old="        self._built_with.pop(row, None)\n",
         new="",
         near=("evaluation/test_scenarios.py",),
@@ -303,7 +303,7 @@ RESTART = (
     SeededFault(
         breaks="A reset that fails and is repeated after a restart has the options that the first one had.",
         mechanism="restart",
-        file="engines/python/runner.py",
+        file="engines/python/episodes.py",
         old='if options is not None and self._on_error == "restart":',
         new='if options is not None and self._on_error == "raise":',
         near=("evaluation/test_scenarios.py", "faults/test_restart.py"),
@@ -338,7 +338,7 @@ SHARED_ARRAYS = (
     SeededFault(
         breaks="An array that another env may write into is copied before that env runs.",
         mechanism="shared arrays",
-        file="engines/python/runner.py",
+        file="engines/python/row_loop.py",
         old="elif usual is ndarray and (obs.base is not None or getrefcount(obs) > ALONE):",
         new="elif usual is ndarray and obs.base is not None:",
         near=("laws/test_shared_buffers.py",),
@@ -346,7 +346,7 @@ SHARED_ARRAYS = (
     SeededFault(
         breaks="A view of an array that another env may write into is copied before that env runs.",
         mechanism="shared arrays",
-        file="engines/python/runner.py",
+        file="engines/python/row_loop.py",
         old="elif usual is ndarray and (obs.base is not None or getrefcount(obs) > ALONE):",
         new="elif usual is ndarray and getrefcount(obs) > ALONE:",
         near=("laws/test_shared_buffers.py",),
@@ -1009,8 +1009,8 @@ FINITE_CHECKS = (
     SeededFault(
         breaks="A bad reward is seen beside envs that are built again in the same step.",
         mechanism="finite checks",
-        file="engines/python/runner.py",
-        old="return isfinite(sum(self._rewards.tolist()))",
+        file="_batch/batch.py",
+        old="return isfinite(sum(self.reward.tolist()))",
         new="return isfinite(self._rewards[0])",
         near=("finite/test_check_finite_policy.py",),
     ),
@@ -1706,7 +1706,7 @@ CLOSING = (
     SeededFault(
         breaks="An env that failed is closed before it is built again.",
         mechanism="closing",
-        file="engines/python/runner.py",
+        file="engines/python/episodes.py",
         old="        close_quietly(self.envs[row])\n",
         new="",
         near=("test_promises.py", "faults/test_restart.py", "faults/test_closing.py", "faults/test_leaks.py"),

@@ -7,7 +7,7 @@ A leaf with a fixed shape and dtype (Box, Discrete, MultiDiscrete, MultiBinary) 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -104,15 +104,18 @@ class Layout:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
         return _tree_reader(self.space, iter(columns), observation=True)
 
-    def read_many(self, columns: Columns) -> Callable[[Any, int], Sequence[Any]]:
-        """A function `(index, count)` that returns copies of the values of the `count` rows that `index` picks."""
+    def read_many(self, columns: Columns) -> Callable[[Any, int], Iterable[Any]]:
+        """A function `(index, count)` that returns copies of the values of the `count` rows that `index` picks.
+
+        Numbers are copied when they are read, one by one.
+        """
         if self._flat:
             (column,) = columns
-            if self.is_array and not self.leaves[0].shape:  # `list` makes copies of numbers
-                return lambda index, count: list(column if index is ... else column[index])
-            return lambda index, count: list(column[index].copy())
+            if self.is_array and not self.leaves[0].shape:
+                return lambda index, count: column if index is ... else column[index]
+            return lambda index, count: column[index].copy()
 
-        def values(index: Any, count: int) -> Sequence[Any]:
+        def values(index: Any, count: int) -> Iterable[Any]:
             read = _tree_reader(self.space, iter([column[index].copy() for column in columns]), observation=False)
             return [read(place) for place in range(count)]
 

@@ -94,7 +94,8 @@ class Transport(gymnasium.vector.VectorEnv):
         """The public call `step` of all rows, if the engine can run them in one call."""
         self._whole_exchange: Callable[[Transport, Any], Exchange] | None = None
         """The same for wrappers."""
-        if isinstance(self.engine, SupportsExchange) and not self._lenient:
+        may_time_out = timeout is not None and isinstance(self.engine, SupportsKill)
+        if isinstance(self.engine, SupportsExchange) and not self._lenient and not may_time_out:
             self._whole_step = whole_step(self, self._results.whole)
             self._whole_exchange = whole_step(self, self._results.whole_exchange)
 

@@ -49,6 +49,7 @@ class ProcessEngine:
     """
 
     name = "process"
+    checks_actions = False
 
     def __init__(
         self,
@@ -156,6 +157,18 @@ class ProcessEngine:
             self._pool.delivered(rows)
         ledger.give_back(rows)
         return rows
+
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Send all rows and receive them. Observations have no ring of buffers: `rotate` changes nothing."""
+        batch, everyone = self.batch, self._ledger.everyone
+        batch.set_ops(alive, over)
+        self.send(everyone)
+        self.recv(len(everyone))
+        return batch.count_ended()
+
+    @property
+    def rewards_are_finite(self) -> bool:
+        return self.batch.rewards_are_finite()
 
     def pending(self) -> Rows:
         return self._ledger.rows()

@@ -79,7 +79,7 @@ class SyncEngine(LocalEngine):
 
     @property
     def rewards_are_finite(self) -> bool:
-        return self._runners[0].rewards_are_finite
+        return self.batch.rewards_are_finite()
 
     def pending(self) -> Rows:
         return self._pending.rows()
