@@ -172,6 +172,8 @@ def run_asyncio(count: int, duration: float, faults: float) -> Report:
         sent[rows] += 1
         envs.send(sent[rows], rows)
     work, cpu = ACCOUNT.total() / (count * (_clock() - started)), time.process_time() - cpu_started
+    now = _clock()
+    late += sum(now - began > DEADLINE + 0.1 for began, _ in list(ACCOUNT.running.values()))  # not delivered at all
     pending = envs.engine.pending()
     expected = got.copy()
     expected[pending] += 1

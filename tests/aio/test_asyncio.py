@@ -57,6 +57,52 @@ def test_the_six_laws_hold_for_envs_that_are_awaited():
     check_engine(lambda fns: AsyncioEngine([partial(AsyncLawEnv, *fn.args) for fn in fns]))
 
 
+async def awaited_factory():
+    return Talk()
+
+
+@pytest.mark.parametrize("env", [Talk, partial(Talk), lambda: Talk(), awaited_factory])
+@pytest.mark.parametrize("running", [False, True])
+def test_auto_chooses_it_for_envs_that_are_awaited(env, running, monkeypatch):
+    monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
+
+    def make():
+        with vecenv.make(env, 3) as envs:
+            envs.reset(seed=0)
+            return envs.engine.name, envs.engine_reason
+
+    async def inside_a_loop():
+        return make()
+
+    name, reason = asyncio.run(inside_a_loop()) if running else make()
+    assert name == "asyncio"
+    assert "async def" in reason
+
+
+def test_auto_closes_the_env_that_it_built_for_a_trial(monkeypatch):
+    monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
+    made, closed = [], []
+
+    class Noted(Talk):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+        async def close(self):
+            closed.append(self)
+
+    with vecenv.make(lambda: Noted(), 2):
+        assert len(made) == 3
+        assert closed == made[:1]
+
+
+def test_auto_passes_options_on_for_envs_that_are_awaited():
+    with vecenv.make(Talk, 2, step_timeout=5.0) as envs:
+        assert envs.engine.name == "asyncio"
+    with pytest.raises(EngineRefused, match=r"async def, which the asyncio engine awaits; .*workers"):
+        vecenv.make(Talk, 2, workers=2)
+
+
 def test_the_laws_hold_with_a_limit_and_deadlines():
     def build(fns):
         return AsyncioEngine([partial(AsyncLawEnv, *fn.args) for fn in fns], concurrency=2, step_timeout=20.0)

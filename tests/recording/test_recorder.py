@@ -702,6 +702,35 @@ def test_long_episodes_lose_their_beginning(tmp_path, engine):
         assert not Recording.load(error.recording).complete
 
 
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_starts_of_short_episodes_do_not_push_out_the_beginning_of_a_long_one(tmp_path, engine):
+    diaries = [functools.partial(Diary, length) for length in (1e9, *[3.0] * 30)]
+    with make(tmp_path, engine, env=diaries, count=1, record_limit=1_000_000) as envs:
+        envs.reset(seed=3)
+        for number in range(200):
+            envs.step(np.full(31, number % FINE))
+        log = envs._decorated._log
+        log._prune()
+        sizes = [entry[0] for entry in log._entries]
+        long, short = envs.recording(0), envs.recording(7)
+    assert long.complete
+    assert long.start["seed"] == 3
+    assert long.actions[0].tolist() == [number % FINE for number in range(200)]
+    assert log._bytes == sum(sizes) <= 1_000_000
+    assert short.complete
+    assert short.start["kind"] == "random-state"
+    run_again(short, functools.partial(Diary, 3.0))
+
+
+def test_exchanges_in_shared_memory_are_copied_at_once(tmp_path):
+    with make(tmp_path, "process") as envs:
+        player = Player(envs)
+        envs.reset(seed=1)
+        for _ in range(5):
+            player.step()
+        assert {len(entry) for entry in envs._decorated._log._entries} == {2, 3}
+
+
 def test_what_no_episode_needs_is_forgotten(tmp_path):
     with make(tmp_path, "compiled", env="CartPole-v1") as envs:
         envs.reset(seed=1)

@@ -92,13 +92,14 @@ class Batch(RowColumns):
                 for leaf in layout.leaves
             ]
 
+        actions = leaves(action)
         columns: dict[str, Any] = {
             name: memory.array((count, *column.shape), np.dtype(column.dtype)) for name, column in COLUMNS.items()
         }
         return cls(
             observation_layout=observation,
             action_layout=action,
-            actions=leaves(action),
+            actions=actions,
             obs=leaves(observation),
             final_obs=leaves(observation),
             **columns,

@@ -39,12 +39,6 @@ class RowColumns:
     """What the row is to do, or did last. The front writes it before `send`; engines leave it as it is."""
     seed: Annotated[np.ndarray, Column(np.int64, initial=NO_SEED, travels=True)]
     """Seed of the next RESET, -1 for none; used once."""
-    reward: Annotated[np.ndarray, Column(np.float64, travels=True)]
-    """Reward of the last op; 0 after a RESET."""
-    terminated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
-    """Whether the last op ended an episode by termination; False after a RESET."""
-    truncated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
-    """Whether the last op ended an episode by truncation; False after a RESET."""
     done: Annotated[np.ndarray, Column(np.bool_, travels=True)]
     """Whether the row's episode is over: the last op ended it, and did not begin the next one as a ROLL does."""
     episode_return: Annotated[np.ndarray, Column(np.float64, travels=True)]
@@ -57,15 +51,24 @@ class RowColumns:
     """Seed that `reset` or an evaluation gave the row last, -1 for none. Seeds of restarts follow from it alone."""
     restarts: Annotated[np.ndarray, Column(np.int64, travels=True)]
     """How often the row's env was built again after a failure."""
-    start_kind: Annotated[np.ndarray, Column(np.uint8)]
-    """Whether the row is recorded, and what `start` holds; see `_batch/starts.py`."""
     start: Annotated[np.ndarray, Column(np.uint64, (WORDS,))]
     """How the row's episode began, if the row is recorded."""
+    reward: Annotated[np.ndarray, Column(np.float64, travels=True)]
+    """Reward of the last op; 0 after a RESET."""
+    terminated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
+    """Whether the last op ended an episode by termination; False after a RESET."""
+    truncated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
+    """Whether the last op ended an episode by truncation; False after a RESET."""
+    start_kind: Annotated[np.ndarray, Column(np.uint8)]
+    """Whether the row is recorded, and what `start` holds; see `_batch/starts.py`."""
 
 
 COLUMNS: dict[str, Column] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RowColumns, include_extras=True).items()
 }
-"""All columns by name, in the order in which they are laid out in memory."""
+"""All columns by name, in the order in which they are laid out in memory, between actions and observations.
+
+What a recorder copies is together: actions and ops; rewards, flags, kinds of starts and observations.
+"""
 TRAVELLING = tuple(name for name, each in COLUMNS.items() if each.travels)
 """Names of the columns that actors send back, besides observations."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
 import dataclasses
+import functools
+import inspect
+import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,14 +17,18 @@ from vecenv._batch.faults import Fault
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import registry
+from vecenv.engines.aio.homes import is_awaited
+from vecenv.engines.aio.options import Asyncio
 from vecenv.engines.options import EngineBuilder, EngineOptions, no_such_option
 from vecenv.engines.process.options import Process
 from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.factories import MakeEnv
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, EngineRefused, EnvError
 
 _PROBE_SECONDS = 0.02
+_AWAITED = "step() or reset() of the envs is an async def, which the asyncio engine awaits"
 
 
 def choose(
@@ -96,10 +105,35 @@ def _choose(options: Mapping[str, Any], source: Source, request: Request) -> tup
         if name in able:
             return able[name], why
     able = {name: engine for name, engine in able.items() if not engine.native}
+    factory = source.env_fns[0]
+    if _makes_awaited(factory):
+        return _asyncio(options, source, request), _AWAITED
     if not able:
         raise EngineRefused(_nothing_fits(options, refused, preferred))
-    chosen, reason = _choose_python(able, refused, source.env_fns[0], request)
+    try:
+        chosen, reason = _choose_python(able, refused, factory, request)
+    except _IsAwaited:
+        return _asyncio(options, source, request), _AWAITED
     return chosen, reason + "".join(f" (not the {name} engine: {_without_advice(refused[name])})" for name in preferred)
+
+
+def _makes_awaited(factory: Factory) -> bool:
+    """Whether the envs are known to be awaited before one is built: by their class, or by an `async def` factory."""
+    made = factory.source if isinstance(factory, MakeEnv) else factory
+    while isinstance(made, functools.partial):
+        made = made.func
+    return inspect.iscoroutinefunction(made) or (isinstance(made, type) and is_awaited(made))
+
+
+def _asyncio(options: Mapping[str, Any], source: Source, request: Request) -> EngineOptions:
+    """The engine for envs whose calls are awaited."""
+    refusal = Asyncio.lacks(options)
+    if refusal is None:
+        engine = Asyncio(**options)
+        refusal = engine.refuses(source, request)
+        if refusal is None:
+            return engine
+    raise EngineRefused(f"{_AWAITED}; {refusal}")
 
 
 def _without_advice(refusal: str) -> str:
@@ -155,8 +189,18 @@ def _choose_python(
 
 
 def _time_steps(factory: Factory) -> float:
-    """Median seconds of a step of one env, measured for a few milliseconds with random actions."""
+    """Median seconds of a step of one env, measured for a few milliseconds with random actions.
+
+    Raises:
+        EnvError: the env failed.
+        _IsAwaited: its calls are awaited.
+    """
     (env,) = build_envs([factory])
+    if is_awaited(env):
+        closing = threading.Thread(target=lambda: asyncio.run(_close_awaited(env)))  # here, a loop may be running
+        closing.start()
+        closing.join()
+        raise _IsAwaited
     try:
         env.reset(seed=0)
         actions = copy.deepcopy(env.action_space)  # it may be the class's, and its stream is not ours to move
@@ -175,3 +219,14 @@ def _time_steps(factory: Factory) -> float:
         raise Fault.of(error, "step").to_error(0) from error
     finally:
         env.close()
+
+
+async def _close_awaited(env: Any) -> None:
+    with contextlib.suppress(Exception):
+        closed = env.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+
+class _IsAwaited(Exception):
+    """The calls of an env are awaited."""

@@ -67,6 +67,13 @@ class PythonBegins(Begins):
         kinds[began] = WATCHED
         return began, self._words.take(began, 0)
 
+    def take_all(self, noted: bytes) -> bytes | None:
+        """What all rows noted, given their kinds: the words of all; None if no row began an episode."""
+        if noted == self._quiet:
+            return None
+        self._kinds.fill(WATCHED)
+        return self._words.tobytes()
+
     def peek(self, row: int) -> Any:
         return self._words[row : row + 1].copy() if self._kinds[row] > WATCHED else None
 

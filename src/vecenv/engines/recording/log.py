@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from vecenv._batch.batch import Op, Rows
-from vecenv._batch.starts import WATCHED
+from vecenv._batch.starts import WATCHED, WORDS
 
 Kept: TypeAlias = tuple[Any, ...]
 """One entry per leaf: an array, or a list of values where the leaf has no fixed size."""
 
-_OVERHEAD = 1000
+OVERHEAD = 1000
 """Bytes of an entry besides its arrays, about."""
 _RESET = int(Op.RESET)
 _SOME, _MANY = 512, 1024
@@ -25,14 +25,14 @@ class Sent(NamedTuple):
 
     size: int
     rows: Rows | None
-    ops: Any
-    """One for all rows, one for each, or None if none of them is a reset."""
+    ops: np.ndarray | None
+    """One for each row, or None if none of them is a reset."""
     actions: Kept
     given: dict[int, Any] | None
 
     def resets(self, position: int) -> bool:
         """Whether the row there is to begin an episode, and its action is of no interest."""
-        return bool((self.ops[position] if isinstance(self.ops, np.ndarray) else self.ops) == _RESET)
+        return self.ops is not None and bool(self.ops[position] == _RESET)
 
 
 class Received(NamedTuple):
@@ -60,13 +60,23 @@ class Log:
     """Entries by number, counted from the first that ever was; the oldest are dropped beyond `limit` bytes.
 
     They are kept as plain tuples of arrays, which the garbage collector soon leaves alone: there may be many.
+
+    Args:
+        count: number of rows.
+        limit: bytes to keep.
+        opened: returns an entry of two or three fields, which the recorder packed, as Sent or Received.
     """
 
-    def __init__(self, count: int, limit: int) -> None:
+    def __init__(
+        self, count: int, limit: int, opened: Callable[[tuple[Any, ...]], Sent | Received] | None = None
+    ) -> None:
+        self._opened = opened
         self._begin = np.zeros(count, np.int64)
         """By row, number of the entry that its episode began with; entries before the oldest are not kept."""
         self._unsettled: list[tuple[int, bytes]] = []
         """Number and `Received.began` of entries that are not in `_begin` yet: it is cheaper to add many at once."""
+        self._loose: list[tuple[int, bytes]] = []
+        """The same of entries that have the starts of all rows, not only of those that began an episode."""
         self._latest: tuple[int, Rows, np.ndarray] = -1, self._begin[:0], self._begin[:0]
         """Number of the latest entry in `_begin`, the rows that began an episode with it, and their `_begin` before."""
         self._entries: list[tuple[Any, ...]] = []
@@ -107,7 +117,7 @@ class Log:
 
     def take_back(self, rows: Rows) -> None:
         """Forget that these rows were sent, if that is the last entry."""
-        last = _entry(self._entries[-1]) if self._entries else None
+        last = self._entry(self._entries[-1]) if self._entries else None
         if isinstance(last, Sent) and (
             len(rows) == len(self._begin) if last.rows is None else np.array_equal(last.rows, rows)
         ):
@@ -130,7 +140,7 @@ class Log:
         start = int(self._begin[row]) if begin is None else begin
         sent: list[tuple[Sent, int]] = []
         received: list[tuple[Received, int]] = []
-        for entry in map(_entry, self._entries[max(0, start - self._first) :]):
+        for entry in map(self._entry, self._entries[max(0, start - self._first) :]):
             position = position_of(entry.rows, row)
             if position < 0:
                 continue
@@ -144,40 +154,47 @@ class Log:
 
     def is_owed(self, row: int) -> bool:
         """Whether the row was sent and not received."""
-        for entry in map(_entry, reversed(self._entries)):
+        for entry in map(self._entry, reversed(self._entries)):
             if position_of(entry.rows, row) >= 0:
                 return isinstance(entry, Sent)
         return False
 
     def _settle(self) -> None:
-        """Find the rows that began an episode with the latest entries, and keep the starts of these rows only."""
+        """Find the rows that began an episode with the latest entries."""
         if not self._unsettled:
             return
         numbers = np.array([number for number, _ in self._unsettled])
         noted = np.frombuffer(b"".join([kinds for _, kinds in self._unsettled]), np.uint8)
         entries, rows = (noted.reshape(len(numbers), -1) > WATCHED).nonzero()
-        ends = np.searchsorted(entries, np.arange(1, len(numbers) + 1)).tolist()
-        for number, start, end in zip(numbers.tolist(), [0, *ends], ends, strict=False):
-            self._compact(number - self._first, rows[start:end])
-        begin, earlier = self._begin.copy(), ends[-2] if len(ends) > 1 else 0
+        begin, earlier = self._begin.copy(), int(np.searchsorted(entries, len(numbers) - 1))
         begin[rows[:earlier]] = numbers[entries[:earlier]]  # the last one of a row is what stays
         latest = int(numbers[-1]), rows[earlier:], begin.take(rows[earlier:])
         begin[rows[earlier:]] = numbers[-1]
-        self._begin, self._latest, self._unsettled = begin, latest, []  # at once: an interrupt may come any time
+        loose = self._loose + self._unsettled
+        # At once: an interrupt may come any time.
+        self._begin, self._latest, self._loose, self._unsettled = begin, latest, loose, []
 
-    def _compact(self, index: int, rows: Rows) -> None:
-        """Of an entry, if it is still there, keep the starts of these rows only."""
-        if index < 0:
-            return
-        size, *kept, began, starts = self._entries[index]
-        if isinstance(began, bytes):
-            few = starts.take(rows, 0)
-            saved = len(began) + starts.nbytes - rows.nbytes - few.nbytes
-            self._entries[index], self._bytes = (size - saved, *kept, rows, few), self._bytes - saved
+    def _compact(self) -> None:
+        """Of entries with the starts of all rows, keep those of rows that began an episode."""
+        for number, kinds in self._loose:
+            index, rows = number - self._first, np.flatnonzero(np.frombuffer(kinds, np.uint8) > WATCHED)
+            size, *kept, starts = self._entries[index]
+            if isinstance(starts, bytes):  # packed
+                few = np.frombuffer(starts, np.uint64).reshape(-1, WORDS).take(rows, 0)
+                saved, entry = len(starts) - few.nbytes - rows.nbytes, (*kept, (rows, few))
+            elif isinstance(kept[-1], bytes):
+                few = starts.take(rows, 0)
+                saved, entry = starts.nbytes + len(kinds) - few.nbytes - rows.nbytes, (*kept[:-1], rows, few)
+            else:  # it was compacted before an interrupt, or never had the starts of all
+                continue
+            self._entries[index], self._bytes = (size - saved, *entry), self._bytes - saved
+        self._loose = []
 
     def _prune(self) -> None:
         self._settle()
         self._drop(int(self._begin.min()) - self._first)
+        if self._bytes > self._limit:
+            self._compact()
         while self._bytes > self._limit and self._entries:
             self._drop(1 + len(self._entries) // 8)
         self._looked = len(self._entries)
@@ -186,11 +203,14 @@ class Log:
         if count > 0:
             size = self._bytes - sum(entry[0] for entry in self._entries[:count])
             entries, first = self._entries[count:], self._first + count
-            self._entries, self._first, self._bytes = entries, first, size  # at once: an interrupt may come any time
+            loose = [pair for pair in self._loose if pair[0] >= first]
+            # At once: an interrupt may come any time.
+            self._entries, self._first, self._bytes, self._loose = entries, first, size, loose
 
-
-def _entry(fields: tuple[Any, ...]) -> Sent | Received:
-    return Sent(*fields) if len(fields) == len(Sent._fields) else Received(*fields)
+    def _entry(self, fields: tuple[Any, ...]) -> Sent | Received:
+        if self._opened is not None and len(fields) < len(Sent._fields):
+            return self._opened(fields)
+        return Sent(*fields) if len(fields) == len(Sent._fields) else Received(*fields)
 
 
 def position_of(rows: Rows | None, row: int) -> int:
@@ -203,7 +223,7 @@ def position_of(rows: Rows | None, row: int) -> int:
 
 def size_of(kept: Sequence[Any]) -> int:
     """Bytes of what is kept of an entry, about."""
-    return _OVERHEAD + sum(part.nbytes if isinstance(part, np.ndarray) else 200 * len(part) for part in kept)
+    return OVERHEAD + sum(part.nbytes if isinstance(part, np.ndarray) else 200 * len(part) for part in kept)
 
 
 def parts(entries: Sequence[tuple[Any, int]], name: str, leaf: int) -> Iterator[Any]:

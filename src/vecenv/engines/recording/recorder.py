@@ -16,13 +16,14 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED
 from vecenv.engines import Engine, SupportsStates
 from vecenv.engines.decorator import Decorator, undecorated
-from vecenv.engines.recording.begins import Begins, begins_of, noted_start
+from vecenv.engines.recording.begins import Begins, PythonBegins, begins_of, noted_start
 from vecenv.engines.recording.copies import copied_value, copier
 from vecenv.engines.recording.episodes import Facts, RecordingBuilder
 from vecenv.engines.recording.failures import failure_of, failure_of_fault
 from vecenv.engines.recording.files import Folder
 from vecenv.engines.recording.kept_options import KeptOptions
 from vecenv.engines.recording.log import Kept, Log, size_of
+from vecenv.engines.recording.packed import Packed
 from vecenv.engines.recording.recording import Recording
 from vecenv.errors import EnvError, NotFiniteError, UnknownRow, VecenvError, WorkerDied, WorkerTimeout, name_recording
 
@@ -63,7 +64,9 @@ class Recorder(Decorator):
         self._everyone: Rows = np.arange(self._count)
         """The array with which the front sends all rows in order, once it was seen: recognising it takes no time."""
         self._folder = Folder(folder)
-        self._log = Log(len(batch), limit)
+        self._packed = Packed.of(batch, self._begins) if isinstance(self._begins, PythonBegins) else None
+        """Copies exchanges of all rows at once, if it can."""
+        self._log = Log(len(batch), limit, None if self._packed is None else self._packed.opened)
         self._options = KeptOptions(batch)
         self._recordings = RecordingBuilder(batch, self._begins, self._facts, self._log, self._options)
         self._copy_actions = copier(batch.action_layout, digests=False)
@@ -166,21 +169,30 @@ class Recorder(Decorator):
 
     def _note_sent(self, rows: Rows) -> None:
         """Keep what these rows are about to be sent with."""
-        whole = rows is self._everyone
+        batch, packed, whole = self._batch, self._packed, rows is self._everyone
         if not whole and len(rows) == self._count and np.array_equal(rows, self._everyone):
             self._everyone, whole = rows, True
-        ops = self._batch.op if whole else self._batch.op[rows]
-        resets = _RESET in ops.tobytes()
-        self._note_actions(rows, whole, ops.copy() if resets else None)
-        if resets and (self._recordings.seeds or self._batch.seed.tobytes() != self._no_seeds):
-            self._note_seeds(rows[ops == _RESET])
+        if packed is not None and whole and not batch.raw_actions:
+            entry, resets = packed.sent()
+            self._log.add(entry)
+            self._note_sending(rows)
+        else:
+            ops = batch.op if whole else batch.op[rows]
+            resets = _RESET in ops.tobytes()
+            self._note_actions(rows, whole, ops.copy() if resets else None)
+        if resets and (self._recordings.seeds or batch.seed.tobytes() != self._no_seeds):
+            self._note_seeds(rows[batch.op[rows] == _RESET])
 
     def _note_actions(self, rows: Rows, whole: bool, ops: np.ndarray | None) -> None:
         batch = self._batch
         actions = self._copy_actions(batch.actions, None if whole else rows)
         given = {row: copied_value(value) for row, value in batch.raw_actions.items()} if batch.raw_actions else None
         self._log.add((self._size(actions, 0, whole), None if whole else rows.copy(), ops, actions, given))
-        if batch.options:
+        self._note_sending(rows)
+
+    def _note_sending(self, rows: Rows) -> None:
+        """Keep the options of these rows, and forget what their last episodes left."""
+        if self._batch.options:
             self._options.sending(rows.tolist())
         self._begins.expect(rows)
         if self._failed:
@@ -195,6 +207,19 @@ class Recorder(Decorator):
                 self._hung.pop(row, None)
         if batch.mail:
             self._read_causes(rows)
+        if self._packed is not None and whole:
+            entry, began = self._packed.results()
+        else:
+            entry, began = self._results(rows, whole)
+        number = self._log.add(entry)
+        if began is not None:
+            self._log.began(number, began)
+            if self._recordings.seeds or self._options.any:
+                self._forget_resets(began)
+
+    def _results(self, rows: Rows, whole: bool) -> tuple[tuple[Any, ...], Rows | bytes | None]:
+        """The fields of Received, and which rows began an episode."""
+        batch = self._batch
         obs = self._copy_obs(batch.obs, None if whole else rows)
         if whole:
             flags = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
@@ -204,11 +229,7 @@ class Recorder(Decorator):
         size = self._size(obs, _FLAGS, whole)
         if began is not None:
             size += len(began) + starts.nbytes if isinstance(began, bytes) else self._begins.row_bytes * len(began)
-        number = self._log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
-        if began is not None:
-            self._log.began(number, began)
-            if self._recordings.seeds or self._options.any:
-                self._forget_resets(began)
+        return (size, None if whole else rows.copy(), obs, *flags, began, starts), began
 
     def _note_states(self, rows: Rows) -> None:
         """Let recordings of these rows begin with their states: what brought them there was not recorded."""
@@ -297,8 +318,10 @@ class Recorder(Decorator):
 
     def _read_causes(self, rows: Rows) -> None:
         """Write the episodes of envs that failed and were built again, and say so in their infos."""
-        mine = set(rows.tolist())
-        causes = [(row, mail.cause) for row, mail in self._batch.mail.items() if mail.cause is not None and row in mine]
+        causes = [(row, mail.cause) for row, mail in self._batch.mail.items() if mail.cause is not None]
+        if causes:
+            mine = set(rows.tolist())
+            causes = [(row, cause) for row, cause in causes if row in mine]
         for row, cause in sorted(causes, key=lambda pair: pair[1].another):
             try:
                 path = self._write_cause(row, cause)
