@@ -71,8 +71,9 @@ def test_ctrl_c_at_any_moment_of_a_step_leaves_it_undone_or_pending_or_its_envs_
                 left["pending"] += 1
             except NotResetError:
                 left["lost"] += 1
-        assert all(left.values()), left
-        assert moment < 2000
+        assert left["undone"], left
+        assert left["pending"], left  # how many moments come after it, if any, depends on how long the workers took
+        assert moment < 1999
 
 
 def test_a_worker_that_dies_in_a_step_of_all_envs_takes_its_own_rows_with_it() -> None:
