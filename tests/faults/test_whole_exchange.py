@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -11,8 +12,8 @@ from gymnasium.utils.env_checker import data_equivalence
 
 import vecenv
 from tests.faults.faulty import COUNT, actions, assert_rows, faulty, walk
-from tests.faults.test_interrupts import interrupted_at
-from vecenv.errors import EnvError, NotResetError, PendingError, WorkerDied
+from tests.faults.test_interrupts import interrupt_after, interrupted_at
+from vecenv.errors import EnvError, NotResetError, PendingError, WorkerDied, WorkerTimeout
 
 
 def cartpole() -> gymnasium.Env[Any, Any]:
@@ -70,8 +71,9 @@ def test_ctrl_c_at_any_moment_of_a_step_leaves_it_undone_or_pending_or_its_envs_
                 left["pending"] += 1
             except NotResetError:
                 left["lost"] += 1
-        assert all(left.values()), left
-        assert moment < 2000
+        assert left["undone"], left
+        assert left["pending"], left  # how many moments come after it, if any, depends on how long the workers took
+        assert moment < 1999
 
 
 def test_a_worker_that_dies_in_a_step_of_all_envs_takes_its_own_rows_with_it() -> None:
@@ -102,3 +104,39 @@ def test_an_env_that_raises_in_a_step_of_all_envs_leaves_the_others_to_recv() ->
         step = envs.recv()
         assert step.env_ids.tolist() == others
         assert_rows(step.obs, 2, others, episode=1)
+
+
+class Slow(gymnasium.Env[Any, Any]):
+    """A step takes 0.3 s."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.3)
+        return 0, 0.0, False, False, {}
+
+
+def test_a_time_limit_that_has_passed_is_not_that_of_a_later_step() -> None:
+    with vecenv.make(Slow, 2, engine="process", workers=2, context="fork") as envs:
+        envs.reset(seed=0)
+        envs.send([0, 0])
+        with pytest.raises(WorkerTimeout):
+            envs.recv(timeout=0.01)
+        envs.recv()
+        pids = [process.pid for process in envs.engine.processes]
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.step([0, 0])
+        envs.reset()  # waits for the step and discards it; after 0.01 s it would kill the workers
+        assert [process.pid for process in envs.engine.processes] == pids
+
+
+def test_a_step_has_the_time_limit_that_is_set_after_the_envs_were_made() -> None:
+    with vecenv.make(Slow, 2, engine="process", workers=2, context="fork") as envs:
+        envs.reset(seed=0)
+        envs.timeout = 0.01
+        with pytest.raises(WorkerTimeout):
+            envs.step([0, 0])
+        assert envs.recv(timeout=60.0).env_ids.tolist() == [0, 1]

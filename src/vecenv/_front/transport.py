@@ -94,8 +94,9 @@ class Transport(gymnasium.vector.VectorEnv):
         """The public call `step` of all rows, if the engine can run them in one call."""
         self._whole_exchange: Callable[[Transport, Any], Exchange] | None = None
         """The same for wrappers."""
-        may_time_out = timeout is not None and isinstance(self.engine, SupportsKill)
-        if isinstance(self.engine, SupportsExchange) and not self._lenient and not may_time_out:
+        self._may_time_out = isinstance(self.engine, SupportsKill)
+        """Whether steps need `send` and `recv` if there is a time limit: `exchange_all` has none."""
+        if isinstance(self.engine, SupportsExchange) and not self._lenient:
             self._whole_step = whole_step(self, self._results.whole)
             self._whole_exchange = whole_step(self, self._results.whole_exchange)
 
@@ -349,7 +350,7 @@ class Transport(gymnasium.vector.VectorEnv):
         return Exchange.of_reset(obs, infos, ResetOptions.parse(options, self.num_envs).mask, self.num_envs)
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
-        if env_ids is None and self._whole_exchange is not None:
+        if env_ids is None and self._whole_exchange is not None and (self.timeout is None or not self._may_time_out):
             return self._whole_exchange(self, actions)
         return self._run("step", self._step_and_exchange, actions, env_ids)
 

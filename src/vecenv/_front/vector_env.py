@@ -117,7 +117,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
             InvalidAction: before anything is sent; nothing has changed.
             EnvError: an env failed. The results of the others wait for `recv()`; `reset()` discards them.
         """
-        if env_ids is None and self._whole_step is not None:
+        if env_ids is None and self._whole_step is not None and (self.timeout is None or not self._may_time_out):
             return self._whole_step(self, actions)
         return self._run("step", self._step_by_rows, actions, env_ids)
 

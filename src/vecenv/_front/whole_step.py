@@ -82,6 +82,7 @@ def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[T
             if front._undelivered is not None:  # rows that did not run may be pending now
                 order.pending_call = "step"
                 front._sent_at[:] = started or clock()
+                front._timed_out_after = None  # of an exchange before this one
             front._resync(error)
             raise
         finally:

@@ -224,6 +224,8 @@ class SupportsExchange(Protocol):
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row: the op `alive` where an episode goes on, the op `over` where it is over.
 
+        There is no time limit. If the user sets one, the front uses `send` and `recv` of engines that support `kill`.
+
         Args:
             alive, over: ops.
             rotate: observations go to the next of a ring of buffers, and `batch.obs` is that one.
