@@ -29,7 +29,8 @@ _COUNT: Any = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1, metavar="INT", instance_from_str=_count, str_from_instance=lambda value: [str(value)],
     is_instance=lambda value: value is None or isinstance(value, int),
 )  # fmt: skip
-Count, CountOrNone = Annotated[int, _COUNT], Annotated[int | None, _COUNT]
+Count = Annotated[int, _COUNT]
+CountOrNone = Annotated[int | None, _COUNT]
 """A whole number, which may be written as 1e5 or 100_000. Errors of `Count | None` would show the types of a union."""
 DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
 Screens = Annotated[str | None, tyro.conf.arg(help_behavior_hint="", metavar="dqn|True|False|DICT")]

@@ -30,9 +30,9 @@ def forward(table: int) -> int:
             multiply(float32_at(given, rows * inputs), weight, bias, hidden, rows, inputs, size)
             activate(hidden, words[TANH])
             given, inputs = room, size
-        at, out = (depth + stack) * WORDS, words[OUTPUTS] if stack == 0 else words[VALUES]
-        size = layers[at + SIZE]
-        weight, bias = float32_at(layers[at + WEIGHT], inputs * size), float32_at(layers[at + BIAS], size)
+        head = layers[WORDS * (depth + stack) :]
+        size, out = head[SIZE], words[OUTPUTS] if stack == 0 else words[VALUES]
+        weight, bias = float32_at(head[WEIGHT], inputs * size), float32_at(head[BIAS], size)
         hidden, results = float32_at(given, rows * inputs), float32_at(out, rows * size)
         multiply_turned(hidden, weight, bias, results, rows, inputs, size)
     return 0

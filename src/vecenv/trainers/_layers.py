@@ -62,7 +62,8 @@ class Hidden:
     def backward(self) -> None:
         """Write the gradients of all layers."""
         for layer in reversed(range(len(self._weights))):
-            derivative = self._behind_activation(layer, self._for_biases[layer])
+            for_bias: Any = self._for_biases[layer]
+            derivative = self._behind_activation(layer, for_bias)
             torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
             if layer:
                 self._to_layer_before(layer, derivative)
