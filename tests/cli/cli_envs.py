@@ -129,7 +129,7 @@ class NoReward(Walk):
 
 
 class Faulty(Walk):
-    """Four faults, one after another, and random numbers of its own."""
+    """Five faults, one after another, and random numbers of its own."""
 
     def step(self, action):
         obs, reward, terminated, truncated, info = super().step(action)
@@ -138,7 +138,15 @@ class Faulty(Walk):
         if self.time == 3:
             obs = np.zeros(3, np.float32)
         reward = np.inf if self.time == 4 else random.random()
-        return obs, reward, 0 if self.time == 5 else terminated, truncated, info
+        return obs, reward, 0 if self.time == 5 else terminated, truncated, [] if self.time == 6 else info
+
+
+class Wordy(Walk):
+    """Its rewards are text."""
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, f"{reward} points", *rest
 
 
 class Careless(OneArray):

@@ -55,6 +55,7 @@ def test_a_good_env_passes_and_learns_which_engine_suits(inside):
         ("NoSpaces", "spaces", "observation_space is None"),
         ("Broken", "builds", "no licence"),
         ("Raises", "values", "the physics exploded"),
+        ("Wordy", "values", "points'; it must be a finite number"),
     ],
 )
 def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, told):
@@ -72,6 +73,7 @@ def test_every_fault_is_reported_at_once_with_advice(inside):
         ("shape (3,)", "declare the space they are in"),
         ("the reward is inf", "return float(reward)"),
         ("terminated is 0, not a bool", "return bool(terminated)"),
+        ("the info is [], not a dict", "return {} if there is nothing"),
         ("differs between two runs", "draw from self.np_random"),
     ):
         assert [one["advice"] for one in faults if message in one["message"] and advice in one["advice"]], message

@@ -128,7 +128,8 @@ def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
     [
         (("CartPole-v1", "--algo", "sac"), "--algo sac does not fit CartPole-v1: SAC needs a float Box"),
         (("Pendulum-v1", "--algo", "dqn"), "--algo dqn does not fit Pendulum-v1: DQN needs a Discrete"),
-        (("CartPole-v1", "--steps", "1.5"), "whole number"),
+        (("CartPole-v1", "--steps", "1.5"), "Error parsing --steps: 1.5 is not a whole number"),
+        (("CartPole-v1", "--steps", "many"), "Error parsing --steps: many is not a whole number"),
         (("CartPole-v1", "--device", "tpu-7"), "device must be"),
         (("CartPole-v1", "--preprocessing", "dqn"), "preprocessing is for Atari games"),
         (("CartPole-v1", "--set", "gamma=2"), "--set gamma must be from 0 to 1"),

@@ -350,6 +350,8 @@ def test_trainers_of_your_own_save_and_load(tmp_path):
         (lambda: DQNConfig(final_exploration=-0.1), "final_exploration must be from 0 to 1"),
         (lambda: DQNConfig(stack=4, normalize_obs=True), "use one of them"),
         (lambda: a2c(lam=1.1), "lam must be from 0 to 1"),
+        (lambda: PPOConfig(n_steps=3), "PPOConfig: there is no setting 'n_steps'; it is 'rollout_steps' here"),
+        (lambda: SACConfig(gama=0.9), "SACConfig: there is no setting 'gama'; did you mean 'gamma'"),
     ],
 )
 def test_settings_out_of_range_or_of_a_wrong_type_are_refused(settings, message):
@@ -393,6 +395,7 @@ def test_wrong_arguments_of_learn_are_refused_before_a_step():
         (lambda: trainer.learn(0), "total_steps must be an int >= 1"),
         (lambda: trainer.learn("1e5"), "total_steps must be an int"),
         (lambda: trainer.learn(100, ["print"]), "a callback must be a function"),
+        (lambda: trainer.learn(100, 3), "a callback must be a function"),
         (lambda: trainer.learn(100, loggers=["tensorboard"]), "a logger must have write"),
         (lambda: trainer.learn(100, loggers=7), "a logger must have write"),
     ):

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import itertools
+import math
 import pickle
 import random
 import time
@@ -214,10 +215,13 @@ def values(subject: Subject) -> str:
             wrong = _wrong(env, answer[0])
             if wrong is not None:
                 faults.setdefault(wrong[0], (f"{where}: {wrong[1]}", wrong[2]))
+            if not isinstance(answer[-1], dict):
+                wrong = f"{where}: the info is {answer[-1]!r:.40}, not a dict"
+                faults.setdefault("info", (wrong, "return {} if there is nothing to add"))
             if action is None:
                 continue
             reward, ended = answer[1], ended + bool(answer[2] or answer[3])
-            if np.ndim(reward) or not np.isfinite(np.float64(reward)):
+            if np.ndim(reward) or not np.isfinite(_number(reward)):
                 wrong = f"{where}: the reward is {reward!r:.60}; it must be a finite number"
                 faults.setdefault("reward", (wrong, "return float(reward); look for a division by zero"))
             for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
@@ -231,6 +235,14 @@ def values(subject: Subject) -> str:
             (message, "check more --steps; if no episode ever ends, set max_episode_steps"), result="warning"
         )
     return message
+
+
+def _number(reward: Any) -> float:
+    """The reward, or NaN if it is not a number."""
+    try:
+        return math.nan if isinstance(reward, str) else float(reward)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _wrong(env: Any, obs: Any) -> tuple[str, str, str] | None:
@@ -395,7 +407,7 @@ def _recording(subject: Subject, state: int) -> list[bytes]:
             return [
                 bits(answer[0])
                 if action is None
-                else bits(answer[0]) + bits([float(answer[1]), *map(bool, answer[2:4])])
+                else bits(answer[0]) + bits([_number(answer[1]), *map(bool, answer[2:4])])
                 for _, action, answer in subject.walk(env)
             ]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -15,20 +16,22 @@ Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_
 
 
 def _count(text: list[str]) -> int:
-    number = float(text[0].replace("_", "").replace(",", ""))
+    try:
+        number = float(text[0].replace("_", "").replace(",", ""))
+    except ValueError:
+        number = math.nan
     if not number.is_integer():
         raise ValueError(f"{text[0]} is not a whole number")
     return int(number)
 
 
-Count = Annotated[
-    int,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1, metavar="INT", instance_from_str=_count, is_instance=lambda value: isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]  # fmt: skip
-"""A whole number, which may be written as 1e5 or 100_000."""
+_COUNT: Any = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1, metavar="INT", instance_from_str=_count, str_from_instance=lambda value: [str(value)],
+    is_instance=lambda value: value is None or isinstance(value, int),
+)  # fmt: skip
+Count = Annotated[int, _COUNT]
+CountOrNone = Annotated[int | None, _COUNT]
+"""A whole number, which may be written as 1e5 or 100_000. Errors of `Count | None` would show the types of a union."""
 DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
 Screens = Annotated[str | None, tyro.conf.arg(help_behavior_hint="", metavar="dqn|True|False|DICT")]
 """Preprocessing of Atari games."""

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vecenv.cli._options import MAKE_OPTIONS, Count, DeviceName, Flag, Optional, Pairs, Screens
+from vecenv.cli._options import MAKE_OPTIONS, CountOrNone, DeviceName, Flag, Optional, Pairs, Screens
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_checkpoint, looks_like_path
 from vecenv.engines.registry import EngineName
@@ -39,7 +39,7 @@ class Options:
     """An id, module:Class, file.py:Class; or a run or checkpoint to continue."""
     algo: Literal["auto", "ppo", "a2c", "sac", "dqn"] = "auto"
     """Algorithm; SAC is for continuous actions, DQN for Discrete ones. Auto: what vecenv has settings for, or ppo."""
-    steps: Annotated[Count | None, Optional] = None
+    steps: Annotated[CountOrNone, Optional] = None
     """Steps of all envs together. Default: enough for envs that vecenv has settings for, else 100,000."""
     until: Annotated[float | None, Optional] = None
     """Stop when the mean return of the last 100 episodes is at least this; of several agents, that of each."""
@@ -77,7 +77,7 @@ class Options:
     """Replace a run of this name."""
     checkpoints: int = 4
     """Number of checkpoints, evenly spread; the last one is the result."""
-    eval_every: Annotated[Count | None, Optional] = None
+    eval_every: Annotated[CountOrNone, Optional] = None
     """Steps between evaluations during training, which keep the best agent as best.npz."""
     eval_episodes: int = 100
     """Number of episodes of the evaluation at the end; 0 for none."""

@@ -13,14 +13,8 @@ from vecenv._util.checks import brief
 from vecenv._util.suggest import did_you_mean
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.trainers._settings import OTHER_NAMES
 
-_SETTINGS = {
-    "n_steps": "rollout_steps", "batch_size": "minibatch", "n_epochs": "epochs", "gae_lambda": "lam",
-    "ent_coef": "entropy", "vf_coef": "value_weight", "clip_range_vf": "clip_value", "buffer_size": "capacity",
-    "learning_starts": "warmup", "gradient_steps": "updates_per_step", "target_update_interval": "target_every",
-    "exploration_fraction": "exploration_share", "exploration_final_eps": "final_exploration",
-}  # fmt: skip
-"""Stable-Baselines3's names of settings, and ours."""
 _ELSEWHERE = {
     "verbose": "progress goes to a callback: {name}(envs).learn(steps, print)",
     "tensorboard_log": "curves go to loggers: {name}(envs).learn(steps, loggers=TensorBoard('runs/mine'))",
@@ -51,7 +45,7 @@ def _unknown(cls: Any, argument: str, value: Any, signature: inspect.Signature) 
     """What to write instead of an argument that there is not."""
     name, usual = cls.__name__, cls.Config.__name__
     known = [field.name for field in fields(cls.Config)]
-    setting = argument if argument in known else _SETTINGS.get(argument)
+    setting = argument if argument in known else OTHER_NAMES.get(argument)
     if setting in known:
         ours = "" if setting == argument else f" (here {setting})"
         return f"{argument}{ours} is a setting: write {name}(envs, {usual}({setting}={value!r:.40}))"

@@ -15,8 +15,8 @@ FORBIDDEN = -1e8
 OUTPUTS, MASK, ACTIONS, ROWS, WIDTH, CHOICES, SIZES, LOG_STD, NOISE, LOG_PROB = range(10)
 """Words of both tables: addresses (MASK may be 0), except for the sizes ROWS, WIDTH (of a row of outputs), CHOICES."""
 NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, SETTINGS, PARTS, PRECISION = range(10, 18)
-"""Further words of the loss: minibatch, values, the derivatives by each, settings, the parts of the loss, and room for a
-float64 per column of outputs."""
+"""Further words of the loss: minibatch, values, the derivatives by each, settings, the parts of the loss, and room for
+a float64 per column of outputs."""
 CLIP_RANGE, VALUE_WEIGHT, ENTROPY_WEIGHT, CLIP_VALUE, NORMALIZE = range(5)
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL = range(4)
 

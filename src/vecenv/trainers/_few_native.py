@@ -30,10 +30,11 @@ def forward(table: int) -> int:
             multiply(float32_at(given, rows * inputs), weight, bias, hidden, rows, inputs, size)
             activate(hidden, words[TANH])
             given, inputs = room, size
-        at, out = (depth + stack) * WORDS, words[OUTPUTS] if stack == 0 else words[VALUES]
-        size = layers[at + SIZE]
-        weight, bias = float32_at(layers[at + WEIGHT], inputs * size), float32_at(layers[at + BIAS], size)
-        multiply_turned(float32_at(given, rows * inputs), weight, bias, float32_at(out, rows * size), rows, inputs, size)
+        head = layers[WORDS * (depth + stack) :]
+        size, out = head[SIZE], words[OUTPUTS] if stack == 0 else words[VALUES]
+        weight, bias = float32_at(head[WEIGHT], inputs * size), float32_at(head[BIAS], size)
+        hidden, results = float32_at(given, rows * inputs), float32_at(out, rows * size)
+        multiply_turned(hidden, weight, bias, results, rows, inputs, size)
     return 0
 
 
@@ -41,7 +42,7 @@ def forward(table: int) -> int:
 
 
 def multiply(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]  # compiled for its arguments
-    """given [rows, inputs] @ weight [inputs, size] + bias."""
+    """Write given [rows, inputs] @ weight [inputs, size] + bias."""
     for row in range(rows):
         begin = row * size
         for column in range(size):
@@ -53,7 +54,7 @@ def multiply(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-u
 
 
 def multiply_turned(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]
-    """given [rows, inputs] @ weight [size, inputs].T + bias, for few columns."""
+    """Write given [rows, inputs] @ weight [size, inputs].T + bias, for few columns."""
     for row in range(rows):
         begin = row * size
         for column in range(size):

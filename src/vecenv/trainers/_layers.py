@@ -1,6 +1,6 @@
 """Layers with written-out derivatives, for the CPU: memory is allocated once, gradients are written in place.
 
-Matrix products are torch's, on as many threads as `torch.set_num_threads` allows.
+Products of large matrices are torch's, on as many threads as `torch.set_num_threads` allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Flat
 
-_table = table_of("7q")
+_activation_table, _linear_table = table_of("7q"), table_of("9q")
+_FEW = 1 << 16
+"""Multiplications up to which native code is faster than torch, which has to be called three times."""
 Gradients = dict[Any, Tensor]
 """Where the gradient of each parameter goes."""
 
@@ -44,6 +46,7 @@ class Hidden:
         self._weights, self._biases = list(map(Tensor.detach, stacks.weights)), list(map(Tensor.detach, stacks.biases))
         self._for_weights = [gradients.get(weight) for weight in stacks.weights]
         self._for_biases = [gradients.get(bias) for bias in stacks.biases]
+        self._unused = [torch.empty_like(bias) for bias in self._biases]
         self._count, self._tanh, self._rows = stacks.count, stacks.activation == "tanh", -1
 
     def forward(self, features: Tensor) -> list[Tensor]:
@@ -59,7 +62,8 @@ class Hidden:
     def backward(self) -> None:
         """Write the gradients of all layers."""
         for layer in reversed(range(len(self._weights))):
-            derivative = self._behind_activation(layer, self._for_biases[layer])
+            for_bias: Any = self._for_biases[layer]
+            derivative = self._behind_activation(layer, for_bias)
             torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
             if layer:
                 self._to_layer_before(layer, derivative)
@@ -67,15 +71,15 @@ class Hidden:
     def backward_to_features(self, first: int) -> Tensor:
         """Derivatives by the features from number `first` on; gradients are left as they are."""
         for layer in reversed(range(1, len(self._weights))):
-            self._to_layer_before(layer, self._behind_activation(layer))
-        return torch.bmm(self._behind_activation(0), self._weights[0][:, first:].transpose(1, 2)).sum(0)
+            self._to_layer_before(layer, self._behind_activation(layer, self._unused[layer]))
+        derivative = self._behind_activation(0, self._unused[0])
+        return torch.bmm(derivative, self._weights[0][:, first:].transpose(1, 2)).sum(0)
 
-    def _behind_activation(self, layer: int, for_bias: Tensor | None = None) -> Tensor:
+    def _behind_activation(self, layer: int, for_bias: Tensor) -> Tensor:
         """Derivatives by what the activation was given; their sums over rows are written into `for_bias`."""
         (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
-        sums = 0 if for_bias is None else for_bias.data_ptr()
-        addresses = address_of(array), address_of(derivative_array), sums
-        _behind_activation()(_table(*addresses, *array.shape, self._tanh))
+        addresses = address_of(array), address_of(derivative_array), for_bias.data_ptr()
+        _native("behind_activation")(_activation_table(*addresses, *array.shape, self._tanh))
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
@@ -97,11 +101,6 @@ class Hidden:
         self.for_outputs = list(self._derivatives[-1][0].unbind())
 
 
-@functools.cache
-def _behind_activation() -> Callable[[bytes], None]:
-    return native_function(_layers_native.behind_activation)
-
-
 class Linear:
     """`nn.Linear`."""
 
@@ -117,6 +116,16 @@ class Linear:
 
     def backward(self, derivative: Tensor, for_given: Tensor) -> None:
         """Write the gradients, and into `for_given` the derivatives by what was given."""
+        if derivative.numel() * self._weight.shape[1] <= _FEW:
+            tensors = derivative, self._given, self._weight, self._for_weight, self._for_bias, for_given
+            sizes = *derivative.shape, self._weight.shape[1]
+            _native("linear_backward")(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
+            return
         torch.mm(derivative.t(), self._given, out=self._for_weight)
         torch.mm(derivative, self._weight, out=for_given)
         torch.sum(derivative, 0, out=self._for_bias)
+
+
+@functools.cache
+def _native(name: str) -> Callable[[bytes], None]:
+    return native_function(getattr(_layers_native, name))

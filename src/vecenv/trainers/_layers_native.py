@@ -11,23 +11,56 @@ def behind_activation(table: int) -> int:
     """Derivatives by what an activation was given, in place, and their sums over rows, which are those by biases.
 
     Words of the table: outputs of the activation [stacks, rows, size], derivatives by them, where the sums go
-    [stacks, size] (0: nowhere), stacks, rows, size, and whether the activation is tanh (or relu).
+    [stacks, size], stacks, rows, size, and whether the activation is tanh (or relu).
     """
     words = int64_at(table, 7)
-    stacks, rows, size, tanh = words[3], words[4], words[5], words[6]
-    outputs = float32_at(words[0], stacks * rows * size)
-    derivatives = float32_at(words[1], stacks * rows * size)
-    sums = float32_at(words[2], stacks * size if words[2] else 0)
-    for at in range(len(outputs)):
-        given = outputs[at]
-        if tanh:
-            derivatives[at] *= np.float32(1.0) - given * given
-        else:
-            derivatives[at] = derivatives[at] if given > np.float32(0.0) else derivatives[at] * np.float32(0.0)
-    for place in range(len(sums)):
-        sums[place] = np.float32(0.0)
-    for line in range(stacks * rows if len(sums) else 0):
-        begin = line // rows * size
+    stacks, rows, size = words[3], words[4], words[5]
+    outputs, derivatives = float32_at(words[0], stacks * rows * size), float32_at(words[1], stacks * rows * size)
+    sums = float32_at(words[2], stacks * size)
+    zero, one = np.float32(0.0), np.float32(1.0)
+    for stack in range(stacks):
+        begin = stack * size
         for column in range(size):
-            sums[begin + column] += derivatives[line * size + column]
+            sums[begin + column] = zero
+        for row in range(rows):
+            at = (stack * rows + row) * size
+            if words[6]:
+                for column in range(size):
+                    derivative = derivatives[at + column] * (one - outputs[at + column] * outputs[at + column])
+                    derivatives[at + column] = derivative
+                    sums[begin + column] += derivative
+            else:
+                for column in range(size):
+                    derivative = derivatives[at + column] * (one if outputs[at + column] > zero else zero)
+                    derivatives[at + column] = derivative
+                    sums[begin + column] += derivative
+    return 0
+
+
+def linear_backward(table: int) -> int:
+    """Derivatives of a layer with few outputs by its weights [outputs, size], biases, and by what it was given.
+
+    Words of the table: derivatives by outputs [rows, outputs], what was given [rows, size], weights, where the three
+    results go, rows, outputs and size.
+    """
+    words = int64_at(table, 9)
+    rows, outputs, size = words[6], words[7], words[8]
+    derivatives, given = float32_at(words[0], rows * outputs), float32_at(words[1], rows * size)
+    weight, for_weight = float32_at(words[2], outputs * size), float32_at(words[3], outputs * size)
+    for_bias, for_given = float32_at(words[4], outputs), float32_at(words[5], rows * size)
+    for output in range(outputs):
+        for_bias[output] = np.float32(0.0)
+        for column in range(size):
+            for_weight[output * size + column] = np.float32(0.0)
+    for row in range(rows):
+        begin = row * size
+        for column in range(size):
+            for_given[begin + column] = np.float32(0.0)
+        for output in range(outputs):
+            derivative, at = derivatives[row * outputs + output], output * size
+            for_bias[output] += derivative
+            for column in range(size):
+                for_given[begin + column] += derivative * weight[at + column]
+            for column in range(size):
+                for_weight[at + column] += derivative * given[begin + column]
     return 0

@@ -69,7 +69,8 @@ Callbacks = Callback | Sequence[Callback] | None
 
 def callbacks_of(given: Callbacks) -> list[Callback]:
     """A list of callbacks, from none, one or several. Raises ConfigTypeError if one cannot be called."""
-    found = [] if given is None else [given] if callable(given) else list(given)
+    several: Any = given
+    found = [] if given is None else list(several) if isinstance(given, (list, tuple)) else [several]
     for callback in found:
         if not callable(callback):
             raise ConfigTypeError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from types import UnionType
-from typing import Any, ClassVar, Literal, SupportsIndex
+from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
 from vecenv._util.checks import brief
 from vecenv._util.suggest import did_you_mean
@@ -24,6 +24,14 @@ POSITIVE = (math.nextafter(0, 1), math.inf)
 NOT_NEGATIVE = (0, math.inf)
 SHARE = (0, 1)
 
+OTHER_NAMES = {
+    "n_steps": "rollout_steps", "batch_size": "minibatch", "n_epochs": "epochs", "gae_lambda": "lam",
+    "ent_coef": "entropy", "vf_coef": "value_weight", "clip_range_vf": "clip_value", "buffer_size": "capacity",
+    "learning_starts": "warmup", "gradient_steps": "updates_per_step", "target_update_interval": "target_every",
+    "exploration_fraction": "exploration_share", "exploration_final_eps": "final_exploration",
+}  # fmt: skip
+"""Stable-Baselines3's names of settings, and ours."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -34,6 +42,13 @@ class Settings:
     """
 
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """Raise ConfigTypeError for settings that there are not, such as those of other libraries."""
+        for name in named:
+            if name not in _hints(cls):
+                raise ConfigTypeError(f"{cls.__name__}: {_no_setting(name, _hints(cls))}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         hints = _hints(type(self))
@@ -87,12 +102,18 @@ def settings_of(config: type[Settings], changes: dict[str, Any]) -> dict[str, An
     hints = _hints(config)
     for name, value in changes.items():
         if name not in hints:
-            hint = did_you_mean(name, hints, f"settings: {', '.join(hints)}")
-            raise ConfigError(f"there is no setting {name!r}{hint}")
+            raise ConfigError(_no_setting(name, hints))
         kinds = _kinds(hints[name])
         if isinstance(value, float) and int in kinds and float not in kinds and value.is_integer():
             changes[name] = int(value)
     return changes
+
+
+def _no_setting(name: str, known: Mapping[str, Any]) -> str:
+    if OTHER_NAMES.get(name) in known:
+        return f"there is no setting {name!r}; it is {OTHER_NAMES[name]!r} here"
+    hint = did_you_mean(name, known, f"settings: {', '.join(known)}")
+    return f"there is no setting {name!r}{hint}"
 
 
 @functools.cache
