@@ -274,12 +274,16 @@ class Body(Expressions):
 
 
 def _is_end(statement: ast.stmt) -> bool:
-    """Whether nothing after this statement is reached, of statements that were resolved."""
+    """Whether nothing after this statement is reached, of statements that were resolved.
+
+    A loop that never ends at all is none: the return after it says what the function returns.
+    """
     if isinstance(statement, ast.If):
         return all(part and _is_end(part[-1]) for part in (statement.body, statement.orelse))
     if isinstance(statement, ast.While):
         endless = isinstance(statement.test, ast.Constant) and bool(statement.test.value)
-        return endless and not _is_left(statement.body)
+        returns = any(isinstance(part, ast.Return) for part in ast.walk(statement))
+        return endless and returns and not _is_left(statement.body)
     return isinstance(statement, (ast.Return, ast.Break, ast.Continue))
 
 
