@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernels.random_guards import HELPERS, NARROW, Guards
+
 FIELDS = {
     "a": "float", "e": "np.float32", "n": "int", "h": "np.int8", "w": "np.int16", "z": "np.uint32", "t": "bool",
     "x": "(float, 4)", "y": "(float, 4)", "m": "(float, (3, 4))", "q": "(float, (4, 4))", "long": "(float, 37)",
@@ -28,7 +30,8 @@ FIELDS = {
 SCALARS = tuple(FIELDS)[:7]
 PARAMS = {"speed": "0.75", "lives": "3", "curve": "np.array([0.5, -1.5, 2.0, 0.25])"}
 
-LIBRARY = '''
+LIBRARY = (
+    '''
 SCALE = 1.25
 LIMIT = 7
 TABLE = np.array([3, -1, 4, 100], np.int8)
@@ -95,18 +98,23 @@ def add_into(out, x):
 def grown(p, x):
     return x * p.speed + p.curve[p.lives]
 '''
+    + HELPERS
+)
 
 
 class Unwritable(Exception):
     """Plain NumPy has no value for a text; another one is written."""
 
 
-class Writer:
-    """Writes one program."""
+class Writer(Guards):
+    """Writes one program; every second one has numbers of 64 bits alone."""
+
+    arrays, scalars = tuple(FIELDS)[7:], SCALARS
 
     def __init__(self, seed: int, library: dict[str, Any]) -> None:
         self.random = random.Random(seed)
         self.name = f"program{seed}"
+        self.is_plain = seed % 2 == 1
         self.lines: list[str] = []
         self.depth = 1
         self.counter = 0
@@ -146,6 +154,7 @@ class Writer:
             (8, self._variable), (6, self._scalar_field), (6, self._array_field), (4, self._element), (4, self._part),
             (3, self._mask), (3, self._in_place), (3, self._if), (3, self._for), (1, self._while), (2, self._unpack),
             (2, self._call), (1, self._leave), (2, self._again), (2, self._selection), (1, self._draw_into), (1, self._list), (1, self._queue),
+            (3, self._guarded_if), (3, self._leaving_for), (3, self._searching_while), (4, self._changed), (2, self._many),
         ]  # fmt: skip
         for _ in range(8):
             write = self.random.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
@@ -153,6 +162,8 @@ class Writer:
             depth, in_loop = self.depth, self.in_loop
             try:
                 write()
+                if self.is_plain and any(NARROW.search(line) for line in self.lines[lines:]):
+                    raise Unwritable(write.__name__)
             except Unwritable:
                 del self.lines[lines:]
                 self.locals, self.names = known, names
@@ -220,7 +231,7 @@ class Writer:
             raise Unwritable(name)
 
     def _scalar_field(self) -> None:
-        name = self.one_of(*SCALARS)
+        name = self.one_of(*self.scalars)
         kind = {"a": "float", "e": "float", "t": "bool"}.get(name, "int")
         if kind != "bool" and self.random.random() < 0.3:
             operator = self.one_of("+", "-") if kind == "float" else "+"
@@ -241,7 +252,7 @@ class Writer:
     def _field_for(self, value: np.ndarray) -> str:
         """A field that can hold an array."""
         fits = [
-            name for name in tuple(FIELDS)[7:]
+            name for name in self.arrays
             if self._holds(getattr(self.names["s"], name), value)
         ]  # fmt: skip
         if not fits:
@@ -265,7 +276,7 @@ class Writer:
 
     def place(self) -> tuple[str, Any]:
         """An element that can be written."""
-        name = self.one_of(*[f"s.{name}" for name in tuple(FIELDS)[7:]], *self._own_arrays())
+        name = self.one_of(*[f"s.{name}" for name in self.arrays], *self._own_arrays())
         held = self.value(name)
         indices = [self.index(size) for size in held.shape]
         text = f"{name}[{', '.join(indices)}]" if self.random.random() < 0.8 else f"{name}[{']['.join(indices)}]"
@@ -290,7 +301,7 @@ class Writer:
         return self.random.choice(options) if size >= 3 else ":"
 
     def _part(self) -> None:
-        name = self.one_of(*[f"s.{name}" for name in tuple(FIELDS)[7:]], *self._own_arrays())
+        name = self.one_of(*[f"s.{name}" for name in self.arrays], *self._own_arrays())
         held = self.value(name)
         parts = [self.slice(size) if self.random.random() < 0.7 else self.index(size) for size in held.shape]
         target = f"{name}[{', '.join(parts)}]"
@@ -315,7 +326,7 @@ class Writer:
         return text if kind != "int" else f"({text}) % 100"
 
     def _mask(self) -> None:
-        name = f"s.{self.one_of(*tuple(FIELDS)[7:])}"
+        name = f"s.{self.one_of(*self.arrays)}"
         held = self.value(name)
         mask = self.mask_for(name, held)
         operator = "=" if held.dtype.kind == "b" else self.one_of("=", "=", "+=")
@@ -336,7 +347,7 @@ class Writer:
         return compared
 
     def _in_place(self) -> None:
-        name = self.one_of(*[f"s.{name}" for name in tuple(FIELDS)[7:]], *self._own_arrays())
+        name = self.one_of(*[f"s.{name}" for name in self.arrays], *self._own_arrays())
         held = self.value(name)
         if held.dtype.kind == "b":
             text, value = self.array(1)
@@ -459,11 +470,11 @@ class Writer:
         elif choice == 2:
             self.put(f"set_row(value={self.number('float', 1)}, s=s)")
         elif choice == 3:
-            self.put(
-                f"{self.new_name(0.5)} = moved(rng, {self.number('float', 1)}, by={self.one_of('2.0', 'p.speed')})"
-            )
+            text = f"moved(rng, {self.number('float', 1)}, by={self.one_of('2.0', 'p.speed')})"
+            self.put(f"{self.new_name(0.5)} = {text}")
         else:
-            self.put(f"{self.new_name(0.5)} = grown(p, x={self.number('float', 1)})")
+            text = f"grown(p, x={self.number('float', 1)})"
+            self.put(f"{self.new_name(0.5)} = {text}")
 
     def _selection(self) -> None:
         """A selection, and numbers of it."""
@@ -550,7 +561,9 @@ class Writer:
     def number(self, kind: str, depth: int = 2) -> str:
         """An expression that is a number."""
         for _ in range(20):
-            text = {"float": self._float, "int": self._int, "bool": self._bool}[kind](depth)
+            write = {"float": self._float, "int": self._int, "bool": self._bool}[kind]
+            guarded = {"float": self.guarded_float, "int": self.guarded_int, "bool": self.guarded_bool}[kind]
+            text = guarded() if depth > 1 and self.random.random() < 0.3 else write(depth)
             try:
                 value = self.value(text)
             except Unwritable:
@@ -645,9 +658,7 @@ class Writer:
     def element(self, kind: str) -> str:
         """An element that is read."""
         kinds = {"f": "f", "i": "iu", "b": "b"}[kind]
-        names = (
-            [f"s.{name}" for name in tuple(FIELDS)[7:]] + self._own_arrays() + ["TABLE", "MOVES", "CURVE", "p.curve"]
-        )
+        names = [f"s.{name}" for name in self.arrays] + self._own_arrays() + ["TABLE", "MOVES", "CURVE", "p.curve"]
         fits = [name for name in names if self.value(name).dtype.kind in kinds]
         name = self.random.choice(fits)
         return f"{name}[{', '.join(self.index(size) for size in self.value(name).shape)}]"
@@ -678,16 +689,14 @@ class Writer:
     def arr(self, depth: int) -> str:
         """An expression that is an array."""
         if depth <= 0 or self.random.random() < 0.1:
-            names = [f"s.{name}" for name in tuple(FIELDS)[7:]]
+            names = [f"s.{name}" for name in self.arrays]
             return self.one_of(
                 self.random.choice(names), self.random.choice(self._own_arrays() or names), "CURVE", "p.curve", "TABLE"
             )
         one = lambda: self.arr(depth - 1)  # noqa: E731  # as short as the others
         known = self.value(first := one())
         kind = known.dtype.kind if isinstance(known, np.ndarray) else "?"
-        like = [
-            f"s.{name}" for name in tuple(FIELDS)[7:] if getattr(self.names["s"], name).shape[-1:] == known.shape[-1:]
-        ]
+        like = [f"s.{name}" for name in self.arrays if getattr(self.names["s"], name).shape[-1:] == known.shape[-1:]]
         other = self.random.choice(like) if like and self.random.random() < 0.7 else one()
         is_narrow = kind in "iu" and known.itemsize < 8 and self.value(other).dtype.itemsize < 8
         multiply = f"({first} * {other})" if kind == "f" or is_narrow else f"({first} % 7 * {other})"

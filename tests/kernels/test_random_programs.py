@@ -53,6 +53,27 @@ FOUND = {
     "bools beside ints": "s.b = np.where((TABLE >= 1) ^ s.d, TABLE, s.d) - np.logical_and(s.y, s.r)",
     "an index that is drawn after the value": "s.g[1:, rng.integers(4)] = rng.standard_normal()",
     "a division by zero without np": "s.m = s.f / (s.y * 0.0) + s.m",
+    "a statement behind an endless loop": "while True:\n    if s.n > 9:\n        return 0.5\n    s.n += 1\ns.x += 1",
+    "a statement behind a return": "if s.t:\n    return 0.5\n    s.x = s.x + 1\ns.x = s.y * 2",
+    "break in the else of a loop with arrays in its test": """\
+for i in range(4):
+    turn = 0
+    while turn < 3 and (s.x > i - 2).any():
+        turn += 1
+    else:
+        break
+    s.n += 10
+s.w = i""",
+    "continue in the else of a loop with arrays in its test": """\
+for i in range(4):
+    turn = 0
+    while turn < 3 and (s.x > i - 2).any():
+        turn += 1
+        if s.y[i] > 0:
+            break
+    else:
+        continue
+    s.n += 10""",
 }
 """What random programs have found."""
 
@@ -66,7 +87,10 @@ def test_what_was_found_stays_mended(case, tmp_path):
     assert works_as_loops(0, text, tmp_path, result), result.defects
 
 
-REFUSED = {"a product of two numbers": "s.m = np.dot(-k, not k)"}
+REFUSED = {
+    "a product of two numbers": "s.m = np.dot(-k, not k)",
+    "a variable that only itself is assigned to": "for i in range(3):\n        w = added(w, 1.0)",
+}
 """Careless programs that were neither refused nor could be compiled."""
 
 

@@ -1,8 +1,9 @@
 """Tries programs that were written at random: Python, loops and native code compute the same bits, and errors are ours.
 
-    python -m tests.kernels.trying_programs FIRST COUNT [--native] [--careless]
+    python -m tests.kernels.trying_programs FIRST COUNT [--native | --device] [--careless]
 
-tries the programs of these seeds and prints what it finds; careless programs are such as may be wrong.
+tries the programs of these seeds and prints what it finds; careless programs are such as may be wrong. With --device
+native code is C++ for the device "cpu".
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ class Result:
             print(self.defects[-1], flush=True)
 
 
-def try_programs(seeds: range, path: Path, *, native: bool, batch: int = 20) -> Result:
-    """Try the programs of some seeds."""
+COMPILED: dict[str, Any] = {"engine": "compiled", "workers": 1}
+"""Arguments of `make` for native code."""
+DEVICE: dict[str, Any] = {"device": "cpu"}
+
+
+def try_programs(
+    seeds: range, path: Path, *, native: bool, batch: int = 20, options: dict[str, Any] = COMPILED
+) -> Result:
+    """Try the programs of some seeds; native code is what `make` makes with these options."""
     names, result = library(), Result()
     good: list[str] = []
     for seed in seeds:
@@ -65,7 +73,7 @@ def try_programs(seeds: range, path: Path, *, native: bool, batch: int = 20) -> 
         if works_as_loops(seed, text, path, result):
             good.append(text)
     for first in range(0, len(good), batch) if native else ():
-        _try_natively(good[first : first + batch], path, result)
+        _try_natively(good[first : first + batch], path, result, options)
     return result
 
 
@@ -231,32 +239,32 @@ def works_as_loops(seed: int, text: str, path: Path, result: Result) -> bool:
     return True
 
 
-def _try_natively(programs: list[str], path: Path, result: Result) -> None:
+def _try_natively(programs: list[str], path: Path, result: Result, options: dict[str, Any]) -> None:
     """Compile programs together; those that the compiler refuses are found by halves."""
     name = f"native_{re.sub(r'[^0-9]', '', programs[0].split('(')[0])}_{len(programs)}"
     with imported(_written(path, name, programs)) as held:
         kernel, count = _kernel(held), len(programs) * STATES
         try:
-            envs = vecenv.make(held.Programs, count, engine="compiled", workers=1)
+            envs = vecenv.make(held.Programs, count, **options)
         except Exception as error:
             if len(programs) == 1:
-                result.defect("the compiler refuses", programs[0], error)
+                result.defect("the compiler refuses", programs[0], getattr(error, "compiler_text", "") or error)
                 return
             half = len(programs) // 2
-            _try_natively(programs[:half], path, result)
-            _try_natively(programs[half:], path, result)
+            _try_natively(programs[:half], path, result, options)
+            _try_natively(programs[half:], path, result, options)
             return
         with envs:
             envs.reset(seed=[row % STATES for row in range(count)])
             for row in range(count):
                 for name, array in states(STATES)[row % STATES].items():
-                    getattr(envs.state, name)[row] = array
-            rewards = envs.step(np.arange(count) // STATES)[1]
+                    np.asarray(getattr(envs.state, name))[row] = array
+            rewards = np.asarray(envs.step(np.arange(count) // STATES)[1])
             for place, text in enumerate(programs):
                 wanted = run_in_python(kernel, place)
                 result.tried["native"] += 1
                 for row, one in enumerate(wanted, place * STATES):
-                    held_now = {name: np.array(getattr(envs.state, name)[row]) for name in FIELDS}
+                    held_now = {name: np.array(np.asarray(getattr(envs.state, name))[row]) for name in FIELDS}
                     differs = difference(one, (rewards[row], held_now))
                     if differs:
                         result.defect("native code differs", text, differs)
@@ -268,8 +276,13 @@ def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     CompiledEngine._try_out = lambda self: None  # type: ignore[method-assign]  # the states of programs are not zero
     with tempfile.TemporaryDirectory() as path:
-        attempt = try_careless if "--careless" in sys.argv else try_programs
-        result = attempt(range(first, first + count), Path(path), native="--native" in sys.argv)
+        seeds, native = range(first, first + count), "--native" in sys.argv
+        if "--careless" in sys.argv:
+            result = try_careless(seeds, Path(path), native=native)
+        elif "--device" in sys.argv:
+            result = try_programs(seeds, Path(path), native=True, options=DEVICE)
+        else:
+            result = try_programs(seeds, Path(path), native=native)
     for rule, times in result.refused.most_common(40):
         print(f"{times:5} {rule}")
     print(dict(result.tried), f"{len(result.defects)} defects")

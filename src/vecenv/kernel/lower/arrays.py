@@ -406,14 +406,14 @@ class Rewriter(Values):
 
     def _do_While(self, node: ast.While) -> None:
         if not self.needs(node.test):
-            self.emit(at(node, ast.While(node.test, self._turn(node.body), self.block(node.orelse))))
+            self.emit(at(node, ast.While(node.test, self._turn(node.body), [])))
             return
         tests: list[ast.expr] = []
         self.loop_depth += 1
         head = self.captured(lambda: tests.append(self.value(node.test)))
         self.loop_depth -= 1
         (test,) = tests
-        stop = ast.If(ast.UnaryOp(ast.Not(), test), [*self.block(node.orelse), ast.Break()], [])
+        stop = ast.If(ast.UnaryOp(ast.Not(), test), [ast.Break()], [])
         place = node
         body = [*head, at(node, stop), *self._turn(node.body)]
         self.place = place
@@ -422,15 +422,15 @@ class Rewriter(Values):
     def _do_For(self, node: ast.For) -> None:
         if self._is_over_list(node.iter):
             place = self.place
-            body, orelse = self._turn(node.body), self.block(node.orelse)
+            body = self._turn(node.body)
             self.place = place
-            self.emit(self.loop_over_items(node, body, orelse))
+            self.emit(self.loop_over_items(node, body))
             return
         over = self.array(node.iter) if self.is_array(node.iter) else self.value(node.iter)
         place = self.place
-        body, orelse = self._turn(node.body), self.block(node.orelse)
+        body = self._turn(node.body)
         self.place = place
-        self.emit(ast.For(node.target, over, body, orelse))
+        self.emit(ast.For(node.target, over, body, []))
 
     def _turn(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The body of a loop."""

@@ -52,20 +52,24 @@ class Body(Expressions):
     # --- statements --------------------------------------------------------------------------------------------------
 
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Statements, resolved. Those that are never reached are looked at for mistakes, and left out."""
         resolved: list[ast.stmt] = []
         for statement in statements:
-            if self._is_wrong(statement):
-                resolved.extend(self._left_out(statement))
-                continue
-            kept = copied(statement) if isinstance(statement, _WITH_HEADS) else statement
-            try:
-                result = self.visit(statement)
-            except KernelError as error:
-                self.program.found.add(error)
-                resolved.extend(self._left_out(kept))
-                continue
-            resolved.extend(result if isinstance(result, list) else [] if result is None else [result])
+            found = self._resolved(statement)
+            if not (resolved and _is_end(resolved[-1])):
+                resolved.extend(found)
         return resolved
+
+    def _resolved(self, statement: ast.stmt) -> list[ast.stmt]:
+        if self._is_wrong(statement):
+            return self._left_out(statement)
+        kept = copied(statement) if isinstance(statement, _WITH_HEADS) else statement
+        try:
+            result = self.visit(statement)
+        except KernelError as error:
+            self.program.found.add(error)
+            return self._left_out(kept)
+        return result if isinstance(result, list) else [] if result is None else [result]
 
     def _is_wrong(self, statement: ast.stmt) -> bool:
         """Whether something is wrong with a statement, or with its head if it has a body."""
@@ -97,17 +101,30 @@ class Body(Expressions):
             return [at(statement, ast.For(local(self._temporary(), ast.Store()), unsure, body or [ast.Pass()], orelse))]
         return list(names.values())
 
-    def visit_If(self, node: ast.If | ast.While) -> Any:
+    def visit_If(self, node: ast.If) -> Any:
         test = self.visit(node.test)
-        return at(node, type(node)(test, self._block(node.body) or [ast.Pass()], self._block(node.orelse)))
+        return at(node, ast.If(test, self._block(node.body) or [ast.Pass()], self._block(node.orelse)))
 
-    visit_While = visit_If
+    def visit_While(self, node: ast.While) -> Any:
+        test = self.visit(node.test)
+        loop = at(node, ast.While(test, self._block(node.body) or [ast.Pass()], []))
+        return self._with_else(loop, self._block(node.orelse))
+
+    def _with_else(self, loop: ast.For | ast.While, orelse: list[ast.stmt]) -> list[ast.stmt]:
+        """A loop and its `else`, which comes after it, unless the loop was left by break."""
+        if not orelse or not _is_left(loop.body):
+            return [loop, *orelse]
+        flag = self._temporary()
+        begin, note = (at(loop, ast.Assign([local(flag, ast.Store())], ast.Constant(left))) for left in (False, True))
+        loop.body = _noting_breaks(loop.body, note)
+        return [begin, loop, at(loop, ast.If(ast.UnaryOp(ast.Not(), local(flag)), orelse, []))]
 
     def visit_For(self, node: ast.For) -> Any:
         iterator = self._keys(node.iter) or self._row(self.visit(self._reversed(node.iter)))
         name = self._temporary()
         taken = [*self._unpack(node.target, widened(at(node, local(name))), node), *self._block(node.body)]
-        return at(node, ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse)))
+        loop = at(node, ast.For(local(name, ast.Store()), iterator, taken, []))
+        return self._with_else(loop, self._block(node.orelse))
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         for part in ast.walk(node.test):
@@ -254,6 +271,39 @@ class Body(Expressions):
         if scalar is not None:
             value = operation(f"as_{scalar.dtype.name}", value)
         return at(node, ast.Assign([self.visit(target)], value))
+
+
+def _is_end(statement: ast.stmt) -> bool:
+    """Whether nothing after this statement is reached, of statements that were resolved.
+
+    A loop that never ends at all is none: the return after it says what the function returns.
+    """
+    if isinstance(statement, ast.If):
+        return all(part and _is_end(part[-1]) for part in (statement.body, statement.orelse))
+    if isinstance(statement, ast.While):
+        endless = isinstance(statement.test, ast.Constant) and bool(statement.test.value)
+        returns = any(isinstance(part, ast.Return) for part in ast.walk(statement))
+        return endless and returns and not _is_left(statement.body)
+    return isinstance(statement, (ast.Return, ast.Break, ast.Continue))
+
+
+def _is_left(body: Sequence[ast.stmt]) -> bool:
+    """Whether a break in these statements leaves the loop that they are the body of."""
+    return any(
+        isinstance(one, ast.Break) or (isinstance(one, ast.If) and (_is_left(one.body) or _is_left(one.orelse)))
+        for one in body
+    )
+
+
+def _noting_breaks(body: Sequence[ast.stmt], note: ast.stmt) -> list[ast.stmt]:
+    """The body of a loop in which this statement comes before every break that leaves the loop."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.If):
+            statement.body = _noting_breaks(statement.body, note)
+            statement.orelse = _noting_breaks(statement.orelse, note)
+        found += [copied(note), statement] if isinstance(statement, ast.Break) else [statement]
+    return found
 
 
 class _Renamed(ast.NodeTransformer):

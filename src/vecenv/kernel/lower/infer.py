@@ -8,6 +8,7 @@ backend knows (the result of a native twin) has the type UNKNOWN, about which no
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from gymnasium.spaces import Discrete
@@ -90,7 +91,7 @@ class _Typing(CallTyping):
         """Types of the variables at the current place; None where no path leads."""
         self._leaving: list[tuple[list[Names], list[Names]]] = []
         """Of each loop around: names at its breaks and at its continues."""
-        self._looped: list[set[str]] = []
+        self._looped: list[Counter[str]] = []
         """Of each loop around: the variables that it assigns."""
         self._overwritten: list[tuple[ast.stmt, str, str]] = []
         """Statements that make an array anew, the variable, and another one that may hold the array made before."""
@@ -254,8 +255,11 @@ class _Typing(CallTyping):
 
     def _check_assigned(self, node: ast.Name) -> None:
         assert self.names is not None
-        if node.id in self.names or node.id.endswith("__") or any(node.id in names for names in self._looped):
-            return  # a turn before may have assigned it
+        if node.id in self.names or node.id.endswith("__"):
+            return
+        own = _stores(self._statement) if isinstance(self._statement, ast.Assign) else Counter[str]()
+        if any(names[node.id] > own[node.id] for names in self._looped):
+            return  # a turn before may have assigned it, in another statement
         raise self.fail(node, f"{node.id} has no value here: nothing before assigns it")
 
     def _held(self, name: str) -> Type:
@@ -309,8 +313,7 @@ class _Typing(CallTyping):
     def _loop(
         self, node: ast.While | ast.For, head: Callable[[], None], begin: Callable[[], None] | None = None
     ) -> None:
-        stored = (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-        self._looped.append({name.id for name in stored})
+        self._looped.append(_stores(node))
         while True:
             before = self._copied()
             head()
@@ -344,6 +347,12 @@ class _Typing(CallTyping):
 
     def _copied(self) -> Names:
         return dict(self.names or {})
+
+
+def _stores(node: ast.AST) -> Counter[str]:
+    """How often each variable is assigned in a statement."""
+    names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+    return Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
 def _joined(one: Names | None, other: Names | None) -> Names | None:

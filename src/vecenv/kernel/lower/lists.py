@@ -181,7 +181,7 @@ class Lists(Writing):
         place = self._place_of_item(name, target.slice)
         self.emit(*self._written(name, place, numbers))
 
-    def loop_over_items(self, node: ast.For, body: list[ast.stmt], orelse: list[ast.stmt]) -> ast.stmt:
+    def loop_over_items(self, node: ast.For, body: list[ast.stmt]) -> ast.stmt:
         """A loop over a list, or over `enumerate(list)`."""
         over, counted = node.iter, False
         if is_enumerate(self.program.constants, over):
@@ -192,7 +192,7 @@ class Lists(Writing):
         item = self._read(over.id, self._place(over.id, local(index), begin))
         item = ast.Tuple([local(index), item], ast.Load()) if counted else item
         begin.append(ast.Assign([node.target], item))
-        return ast.For(local(index, ast.Store()), builtin("range", self.size(over.id)), [*begin, *body], orelse)
+        return ast.For(local(index, ast.Store()), builtin("range", self.size(over.id)), [*begin, *body], [])
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
