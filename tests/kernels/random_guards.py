@@ -275,7 +275,7 @@ class Guards:
                 f"s.i[{place}] {self.one_of('+', '-', '^', '|', '&')}= {i}", f"s.i[{place}] {self.one_of('//', '%')}= {self.one_of('3', '-4')}",
                 f"s.i[{place}] >>= 1", f"s.x[{place}] {self.one_of('+', '-', '*')}= {f}", f"s.x[{place}] /= {self.one_of('2.0', f'(abs({f}) + 1.0)')}",
                 f"s.x[{place}] {self.one_of('//', '%')}= 0.75", f"s.n = s.n {self.one_of('>>', '<<')} 1 & 63", "s.n >>= 1", "s.n &= 31", f"s.n ^= {i} & 7",
-                f"s.t = s.t != {self.number('bool', 1)}", f"s.d[{place}] = not s.d[{place}]",
+                f"s.t = s.t != ({self.number('bool', 1)})", f"s.d[{place}] = not s.d[{place}]",
                 f"s.d[{place}] |= {self.number('bool', 1)}", f"s.r[{i} % 3, {place}] += 1", f"s.m[{i} % 3][{place}] = {f}",
                 f"s.x[{i} % 4], s.x[k] = s.x[k], s.x[{i} % 4]", "s.a, s.n = float(s.n), small(s.a)",
             )

@@ -54,6 +54,7 @@ FOUND = {
     "an index that is drawn after the value": "s.g[1:, rng.integers(4)] = rng.standard_normal()",
     "a division by zero without np": "s.m = s.f / (s.y * 0.0) + s.m",
     "a statement behind an endless loop": "while True:\n    if s.n > 9:\n        return 0.5\n    s.n += 1\ns.x += 1",
+    "else of an endless loop": "while True:\n    s.n += 1\n    if s.n > 9:\n        return 0.5\nelse:\n    s.x += 1",
     "a statement behind a return": "if s.t:\n    return 0.5\n    s.x = s.x + 1\ns.x = s.y * 2",
     "break in the else of a loop with arrays in its test": """\
 for i in range(4):

@@ -55,9 +55,9 @@ class Body(Expressions):
         """Statements, resolved. Those that are never reached are looked at for mistakes, and left out."""
         resolved: list[ast.stmt] = []
         for statement in statements:
-            found = self._resolved(statement)
-            if not (resolved and _is_end(resolved[-1])):
-                resolved.extend(found)
+            for one in self._resolved(statement):
+                if not (resolved and _is_end(resolved[-1])):
+                    resolved.append(one)
         return resolved
 
     def _resolved(self, statement: ast.stmt) -> list[ast.stmt]:
