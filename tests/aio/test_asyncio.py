@@ -96,6 +96,12 @@ def test_auto_closes_the_env_that_it_built_for_a_trial(monkeypatch):
         assert closed == made[:1]
 
 
+def test_auto_names_the_wrapper_that_does_not_await(monkeypatch):
+    monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
+    with pytest.raises(SpaceError, match="OrderEnforcing calls step"):
+        vecenv.make(lambda: gymnasium.wrappers.OrderEnforcing(Talk()), 2)
+
+
 def test_auto_passes_options_on_for_envs_that_are_awaited():
     with vecenv.make(Talk, 2, step_timeout=5.0) as envs:
         assert envs.engine.name == "asyncio"

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from vecenv.engines.native.threads import NativeThreads
+from vecenv.engines.native.threads import NativeThreads, parts
 
 
 def tasks(size, run):
@@ -30,12 +30,24 @@ def test_every_row_is_run_once(size, count):
     assert (seen == 20).all()
 
 
+@pytest.mark.parametrize(("count", "size", "align"), [(32, 2, 1), (256, 2, 1), (4096, 3, 64), (5, 4, 8)])
+def test_the_last_parts_are_the_smallest(count, size, align):
+    cut = parts(count, size, align)
+    sizes = [stop - start for start, stop in cut]
+    assert [start for start, _ in cut] == [0, *[stop for _, stop in cut[:-1]]]
+    assert cut[-1][1] == count
+    assert all(start % align == 0 for start, _ in cut)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] <= -(-count // (16 * size)) + align
+    assert len(cut) <= 16 * size
+
+
 @pytest.mark.parametrize("culprit", [0, 1, 2])
 def test_what_one_thread_raises_comes_out_when_all_are_done(culprit):
-    met, finished = threading.Barrier(3), []
+    met, finished, cut = threading.Barrier(3), [], parts(8 * 12, 3, 8)
 
     def run(place, start, stop):
-        if start < 24:  # each of the three takes one of the first parts
+        if start <= cut[2][0]:  # each of the three takes one of the first parts
             met.wait(10)
         if place == culprit:
             raise ZeroDivisionError(place)
@@ -45,10 +57,10 @@ def test_what_one_thread_raises_comes_out_when_all_are_done(culprit):
     crew = NativeThreads(3)
     with pytest.raises(ZeroDivisionError):
         crew.run(tasks(3, run), 8 * 12, 8)
-    assert len(finished) == 11  # the others ran the rest
+    assert len(finished) == len(cut) - 1  # the others ran the rest
     met.reset()
     culprit = None
-    assert crew.run(tasks(3, run), 8 * 12, 8) == 12  # and an old error does not come out again
+    assert crew.run(tasks(3, run), 8 * 12, 8) == len(cut)  # and an old error does not come out again
     crew.close()
 
 
@@ -78,7 +90,7 @@ def interrupt(*_):
 
 def run(start, stop):
     sum(range(300))
-    return 1
+    return stop - start
 
 
 crew.run([run] * 3, 12, 1)  # Python's own Thread.start is not safe from interrupts

@@ -781,8 +781,8 @@ COMPILED_ENGINE = (
         breaks="Final observations are told when several threads run thousands of envs, wherever an episode ended.",
         mechanism="compiled engine",
         file="engines/native/threads.py",
-        old="totals[place] += task(start, min(start + part, count))",
-        new="totals[place] = task(start, min(start + part, count))",
+        old="totals[place] += task(start, stop)",
+        new="totals[place] = task(start, stop)",
         near=("kernels/test_threads.py", "kernels/test_states.py"),
     ),
     SeededFault(

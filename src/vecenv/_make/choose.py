@@ -13,6 +13,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import gymnasium
+
 from vecenv._batch.faults import Fault
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
@@ -196,7 +198,10 @@ def _time_steps(factory: Factory) -> float:
         _IsAwaited: its calls are awaited.
     """
     (env,) = build_envs([factory])
-    if is_awaited(env):
+    innermost: Any = env
+    while isinstance(innermost, gymnasium.Wrapper):
+        innermost = innermost.env
+    if is_awaited(env) or is_awaited(innermost):  # the asyncio engine refuses wrappers that do not await, by name
         closing = threading.Thread(target=lambda: asyncio.run(_close_awaited(env)))  # here, a loop may be running
         closing.start()
         closing.join()

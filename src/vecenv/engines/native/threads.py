@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections import deque
@@ -12,8 +13,8 @@ from typing import Any
 NativeCall = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
-CHUNKS_EACH = 4
-"""Parts per thread: a thread that has finished one takes the next part, so that uneven rows are balanced."""
+_SMALLEST = 16
+"""The smallest part of the rows is one of this many for each thread."""
 
 _TRIALS = 4
 _NOT_WORTH = 50e-6
@@ -36,11 +37,9 @@ class NativeThreads:
         if self._pid != os.getpid():  # the threads of a forked parent are not here
             self._helpers = [_Helper() for _ in range(self.size - 1)]
             self._pid = os.getpid()
-        part = -(-count // (self.size * CHUNKS_EACH))
-        part = -(-part // align) * align
-        starts = deque(range(0, count, part))
+        left = deque(parts(count, self.size, align))
         totals = [0] * self.size
-        work = [_share(task, starts, part, count, totals, place) for place, task in enumerate(tasks)]
+        work = [_share(task, left, totals, place) for place, task in enumerate(tasks)]
         self.join()
         try:
             for helper, share in zip(self._helpers, work[1:], strict=True):
@@ -86,16 +85,30 @@ class NativeThreads:
             self._pid = 0
 
 
-def _share(
-    task: NativeCall, starts: deque[int], part: int, count: int, totals: list[int], place: int
-) -> Callable[[], None]:
+@functools.lru_cache(64)
+def parts(count: int, size: int, align: int) -> tuple[tuple[int, int], ...]:
+    """Rows 0 ... count - 1 in parts for `size` threads, each of which takes the next part when it has finished one.
+
+    A part is half of a thread's share of the rows that are left. So the last parts are small, and all threads end at
+    about the same time, also if rows are uneven. Parts are multiples of `align` rows.
+    """
+    found, start, smallest = list[tuple[int, int]](), 0, -(-count // (size * _SMALLEST))
+    while start < count:
+        part = max(smallest, -(-(count - start) // (2 * size)))
+        stop = min(count, start + -(-part // align) * align)
+        found.append((start, stop))
+        start = stop
+    return tuple(found)
+
+
+def _share(task: NativeCall, left: deque[tuple[int, int]], totals: list[int], place: int) -> Callable[[], None]:
     def work() -> None:
-        while starts:
+        while left:
             try:
-                start = starts.popleft()  # hands every start to one thread alone, without the GIL too
+                start, stop = left.popleft()  # hands every part to one thread alone, without the GIL too
             except IndexError:  # another thread has just taken the last
                 return
-            totals[place] += task(start, min(start + part, count))
+            totals[place] += task(start, stop)
 
     return work
 
