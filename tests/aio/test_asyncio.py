@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import warnings
 import weakref
@@ -94,6 +95,23 @@ def test_auto_closes_the_env_that_it_built_for_a_trial(monkeypatch):
     with vecenv.make(lambda: Noted(), 2):
         assert len(made) == 3
         assert closed == made[:1]
+
+
+def test_auto_does_not_wait_for_a_trial_env_that_never_closes(monkeypatch):
+    monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
+    monkeypatch.setattr("vecenv._make.choose._CLOSE_SECONDS", 0.01)
+    cancelled = threading.Event()
+
+    class Stuck(Talk):
+        async def close(self):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+    envs = vecenv.make(lambda: Stuck(), 2)
+    assert cancelled.wait(10)
+    envs.close(timeout=0.01)
 
 
 def test_auto_names_the_wrapper_that_does_not_await(monkeypatch):

@@ -34,10 +34,12 @@ from tests.recording.recorded_envs import (
     run_kernel_again,
 )
 from vecenv._batch import faults
+from vecenv._batch.starts import WATCHED, WORDS
 from vecenv._make.decorate import decorate
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.sync import SyncEngine
 from vecenv.engines.recording import files
+from vecenv.engines.recording.log import Log
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout
 from vecenv.gymnasium._face import GymnasiumFace
 from vecenv.kernel.language.registry import find_kernel
@@ -700,6 +702,34 @@ def test_long_episodes_lose_their_beginning(tmp_path, engine):
         error = fail(Player(envs), RAISE)
         assert "record_limit" in str(error)
         assert not Recording.load(error.recording).complete
+
+
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_exchanges_larger_than_the_limit_are_not_kept_and_do_no_harm(tmp_path, engine):
+    with make(tmp_path, engine, env=functools.partial(Diary, length=2.0), record_limit=1200) as envs:
+        envs.reset(seed=1)
+        for _ in range(10):
+            envs.step(np.zeros(COUNT, np.int64))
+        envs.reset(seed=2)
+        assert not envs.recording(1).complete
+
+
+def test_an_interrupt_while_starts_are_reduced_does_no_harm():
+    class Interrupted(list):
+        def __setitem__(self, index, entry):
+            super().__setitem__(index, entry)
+            raise KeyboardInterrupt
+
+    log = Log(2, 10**9, opened=lambda entry: entry)
+    for _ in range(3):
+        log.began(log.add((1000, b"results", bytes(8 * WORDS * 2))), bytes([WATCHED, WATCHED + 1]))
+    log._entries = Interrupted(log._entries)
+    with pytest.raises(KeyboardInterrupt):
+        log._compact()
+    log._entries = list(log._entries)
+    log._compact()
+    for _, _, (rows, starts) in log._entries:
+        assert (rows.tolist(), starts.shape) == ([1], (1, WORDS))
 
 
 @pytest.mark.parametrize("engine", ["sync", "process"])

@@ -30,6 +30,8 @@ from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, EngineRefused, EnvError
 
 _PROBE_SECONDS = 0.02
+_CLOSE_SECONDS = 5.0
+"""How long the trial env of an `async def close` is waited for."""
 _AWAITED = "step() or reset() of the envs is an async def, which the asyncio engine awaits"
 
 
@@ -202,9 +204,10 @@ def _time_steps(factory: Factory) -> float:
     while isinstance(innermost, gymnasium.Wrapper):
         innermost = innermost.env
     if is_awaited(env) or is_awaited(innermost):  # the asyncio engine refuses wrappers that do not await, by name
-        closing = threading.Thread(target=lambda: asyncio.run(_close_awaited(env)))  # here, a loop may be running
+        # In a thread, because a loop may be running here; a daemon, so that a close that hangs holds up nothing.
+        closing = threading.Thread(target=lambda: asyncio.run(_close_awaited(env)), daemon=True)
         closing.start()
-        closing.join()
+        closing.join(_CLOSE_SECONDS)
         raise _IsAwaited
     try:
         env.reset(seed=0)
@@ -230,7 +233,7 @@ async def _close_awaited(env: Any) -> None:
     with contextlib.suppress(Exception):
         closed = env.close()
         if inspect.isawaitable(closed):
-            await closed
+            await asyncio.wait_for(closed, _CLOSE_SECONDS)
 
 
 class _IsAwaited(Exception):

@@ -224,7 +224,8 @@ class SupportsExchange(Protocol):
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row: the op `alive` where an episode goes on, the op `over` where it is over.
 
-        There is no time limit. If the user sets one, the front uses `send` and `recv` of engines that support `kill`.
+        It cannot time out. If `envs.timeout` is set and the engine can end workers (`SupportsKill`), the front calls
+        `send` and `recv` instead.
 
         Args:
             alive, over: ops.

@@ -14,7 +14,7 @@ NativeCall = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
 _SMALLEST = 16
-"""The smallest part of the rows is one of this many for each thread."""
+"""No part is smaller than a sixteenth of what each thread would get of all rows."""
 
 _TRIALS = 4
 _NOT_WORTH = 50e-6
@@ -90,7 +90,8 @@ def parts(count: int, size: int, align: int) -> tuple[tuple[int, int], ...]:
     """Rows 0 ... count - 1 in parts for `size` threads, each of which takes the next part when it has finished one.
 
     A part is half of a thread's share of the rows that are left. So the last parts are small, and all threads end at
-    about the same time, also if rows are uneven. Parts are multiples of `align` rows.
+    about the same time, also if rows are uneven. Parts are rounded up to multiples of `align` rows; the last one may be
+    shorter.
     """
     found, start, smallest = list[tuple[int, int]](), 0, -(-count // (size * _SMALLEST))
     while start < count:

@@ -76,7 +76,7 @@ class Log:
         self._unsettled: list[tuple[int, bytes]] = []
         """Number and `Received.began` of entries that are not in `_begin` yet: it is cheaper to add many at once."""
         self._loose: list[tuple[int, bytes]] = []
-        """The same of entries that have the starts of all rows, not only of those that began an episode."""
+        """The same of entries that have the starts of all rows, which can be reduced to those that began an episode."""
         self._latest: tuple[int, Rows, np.ndarray] = -1, self._begin[:0], self._begin[:0]
         """Number of the latest entry in `_begin`, the rows that began an episode with it, and their `_begin` before."""
         self._entries: list[tuple[Any, ...]] = []
@@ -102,7 +102,10 @@ class Log:
 
     def began(self, number: int, rows: Rows | bytes) -> None:
         """Rows began an episode with the entry `number`, which is the last one; see `Received.began`."""
-        if not isinstance(rows, bytes):
+        if isinstance(rows, bytes):
+            if number >= self._first:  # one that is larger than the limit was dropped when it was added
+                self._loose.append((number, rows))
+        else:
             kinds = np.zeros(len(self._begin), np.uint8)
             kinds[rows] = WATCHED + 1
             rows = kinds.tobytes()
@@ -170,9 +173,7 @@ class Log:
         begin[rows[:earlier]] = numbers[entries[:earlier]]  # the last one of a row is what stays
         latest = int(numbers[-1]), rows[earlier:], begin.take(rows[earlier:])
         begin[rows[earlier:]] = numbers[-1]
-        loose = self._loose + self._unsettled
-        # At once: an interrupt may come any time.
-        self._begin, self._latest, self._loose, self._unsettled = begin, latest, loose, []
+        self._begin, self._latest, self._unsettled = begin, latest, []  # at once: an interrupt may come any time
 
     def _compact(self) -> None:
         """Of entries with the starts of all rows, keep those of rows that began an episode."""
@@ -182,10 +183,10 @@ class Log:
             if isinstance(starts, bytes):  # packed
                 few = np.frombuffer(starts, np.uint64).reshape(-1, WORDS).take(rows, 0)
                 saved, entry = len(starts) - few.nbytes - rows.nbytes, (*kept, (rows, few))
-            elif isinstance(kept[-1], bytes):
+            elif isinstance(starts, np.ndarray) and isinstance(kept[-1], bytes):
                 few = starts.take(rows, 0)
                 saved, entry = starts.nbytes + len(kinds) - few.nbytes - rows.nbytes, (*kept[:-1], rows, few)
-            else:  # it was compacted before an interrupt, or never had the starts of all
+            else:  # it was reduced before an interrupt
                 continue
             self._entries[index], self._bytes = (size - saved, *entry), self._bytes - saved
         self._loose = []

@@ -53,9 +53,7 @@ class Packed:
     """Copies what all rows are sent with, or all their results, as an entry of a log; and reads such entries."""
 
     def __init__(self, batch: Batch, begins: PythonBegins) -> None:
-        results = {name: getattr(batch, name) for name in ("reward", "terminated", "truncated", "start_kind")}
-        self._sent = Span({**_leaves(batch.actions), "op": batch.op})
-        self._results = Span({**results, **_leaves(batch.obs)})
+        self._sent, self._results = map(Span, _columns(batch))
         self._begins, self._words = begins, batch.start
         self._leaves = list(_leaves(batch.actions)), list(_leaves(batch.obs))
         self._ops, self._kinds = self._sent.place("op"), self._results.place("start_kind")
@@ -67,7 +65,7 @@ class Packed:
             return None
         if any(is_digested(column.nbytes // len(batch)) for column in batch.obs):
             return None
-        columns = [*batch.actions, batch.op, batch.reward, *batch.obs]
+        columns = [column for span in _columns(batch) for column in span.values()]
         in_one_block = isinstance(batch.op.base, mmap) and all(column.base is batch.op.base for column in columns)
         return cls(batch, begins) if in_one_block else None
 
@@ -100,6 +98,12 @@ class Packed:
             began, starts = starts
         flags = columns["reward"], columns["terminated"], columns["truncated"]
         return Received(size, None, tuple([columns[leaf] for leaf in obs]), *flags, began, starts)
+
+
+def _columns(batch: Batch) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What rows are sent with, and their results: each in the order in which `_batch/columns.py` places them."""
+    results = {name: getattr(batch, name) for name in ("reward", "terminated", "truncated", "start_kind")}
+    return {**_leaves(batch.actions), "op": batch.op}, {**results, **_leaves(batch.obs)}
 
 
 def _leaves(columns: list[np.ndarray]) -> dict[str, np.ndarray]:
