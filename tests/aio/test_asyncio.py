@@ -100,18 +100,22 @@ def test_auto_closes_the_env_that_it_built_for_a_trial(monkeypatch):
 def test_auto_does_not_wait_for_a_trial_env_that_never_closes(monkeypatch):
     monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
     monkeypatch.setattr("vecenv._make.choose._CLOSE_SECONDS", 0.01)
-    cancelled = threading.Event()
+    made, cancelled = [], threading.Event()
 
     class Stuck(Talk):
-        async def close(self):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cancelled.set()
+        def __init__(self):
+            super().__init__()
+            made.append(self)
 
-    envs = vecenv.make(lambda: Stuck(), 2)
-    assert cancelled.wait(10)
-    envs.close(timeout=0.01)
+        async def close(self):
+            if self is made[0]:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cancelled.set()
+
+    with vecenv.make(lambda: Stuck(), 2):
+        assert cancelled.wait(10)
 
 
 def test_auto_names_the_wrapper_that_does_not_await(monkeypatch):
