@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.trying_programs import Result, is_accepted, try_careless, try_programs, works_as_loops
+from tests.kernels.trying_programs import (
+    Result,
+    is_accepted,
+    try_careless,
+    try_natively,
+    try_programs,
+    works_as_loops,
+)
 from tests.trying import tries
 from vecenv.engines.native.compiled import CompiledEngine
 
@@ -75,17 +82,36 @@ for i in range(4):
     else:
         continue
     s.n += 10""",
+    "what follows is never reached, because of a constant": """\
+found = LIMIT != 0 and LIMIT // LIMIT > 0
+for x, y in NEIGHBOURS:
+    if (0 <= s.n < 1) == s.dd[k % 3, rng.integers(4)]:
+        if s.t or found:
+            continue
+        for turn in range(4, 0, -2):
+            s.n = sum(s.i) % 50
+        s.n = turn""",
 }
 """What random programs have found."""
+
+
+def found_program(case, number):
+    body = "".join(f"    {line}\n" for line in FOUND[case].splitlines())
+    return f"def program{number}(s, rng, p, k):\n{body}    return rng.random()\n"
 
 
 @pytest.mark.parametrize("case", FOUND)
 @pytest.mark.filterwarnings("error")
 def test_what_was_found_stays_mended(case, tmp_path):
-    body = "".join(f"    {line}\n" for line in FOUND[case].splitlines())
-    text = f"def program0(s, rng, p, k):\n{body}    return rng.random()\n"
     result = Result()
-    assert works_as_loops(0, text, tmp_path, result), result.defects
+    assert works_as_loops(0, found_program(case, 0), tmp_path, result), result.defects
+
+
+def test_what_was_found_stays_mended_in_native_code(tmp_path, untried):
+    result = Result()
+    try_natively([found_program(case, number) for number, case in enumerate(FOUND)], tmp_path, result)
+    assert not result.defects
+    assert result.tried["native"] == len(FOUND)
 
 
 REFUSED = {

@@ -73,7 +73,7 @@ def try_programs(
         if works_as_loops(seed, text, path, result):
             good.append(text)
     for first in range(0, len(good), batch) if native else ():
-        _try_natively(good[first : first + batch], path, result, options)
+        try_natively(good[first : first + batch], path, result, options)
     return result
 
 
@@ -239,7 +239,7 @@ def works_as_loops(seed: int, text: str, path: Path, result: Result) -> bool:
     return True
 
 
-def _try_natively(programs: list[str], path: Path, result: Result, options: dict[str, Any]) -> None:
+def try_natively(programs: list[str], path: Path, result: Result, options: dict[str, Any] = COMPILED) -> None:
     """Compile programs together; those that the compiler refuses are found by halves."""
     name = f"native_{re.sub(r'[^0-9]', '', programs[0].split('(')[0])}_{len(programs)}"
     with imported(_written(path, name, programs)) as held:
@@ -251,8 +251,8 @@ def _try_natively(programs: list[str], path: Path, result: Result, options: dict
                 result.defect("the compiler refuses", programs[0], getattr(error, "compiler_text", "") or error)
                 return
             half = len(programs) // 2
-            _try_natively(programs[:half], path, result, options)
-            _try_natively(programs[half:], path, result, options)
+            try_natively(programs[:half], path, result, options)
+            try_natively(programs[half:], path, result, options)
             return
         with envs:
             envs.reset(seed=[row % STATES for row in range(count)])

@@ -4,6 +4,7 @@
 // An int that overflows wraps; in C++ alone that would be undefined, as it is in native code of the compiled engine.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wparentheses-equality"
+#pragma clang diagnostic ignored "-Wtautological-compare"
 #pragma clang diagnostic ignored "-Wunused-value"
 #endif
 typedef long long i64; typedef unsigned long long u64;

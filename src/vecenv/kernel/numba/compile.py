@@ -14,6 +14,9 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager
+from numba.core.untyped_passes import DeadBranchPrune
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -38,6 +41,20 @@ _DEFECT = (
 )
 
 
+class _AllBranches(CompilerBase):
+    """Numba's compiler without its pass that removes branches which a constant decides; LLVM removes them anyway.
+
+    After that pass, a variable of a removed loop that is read later has no type, and Numba refuses the function.
+    """
+
+    def define_pipelines(self) -> list[PassManager]:
+        usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager = PassManager("all branches")
+        manager.passes = [one for one in usual.passes if one[0] is not DeadBranchPrune]
+        manager.finalize()
+        return [manager]
+
+
 def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tuple[bytes, str]:
     """Compile a kernel.
 
@@ -57,7 +74,7 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
     apart = _helpers_apart(emitted)
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
-        names[name] = njit(forceinline=name not in apart, **options)(names[name])
+        names[name] = njit(forceinline=name not in apart, pipeline_class=_AllBranches, **options)(names[name])
     inlined = {
         name
         for name, one in emitted.functions.items()
