@@ -32,7 +32,7 @@ class Few:
         self._each = sum(weight.numel() for weight, _ in self._layers)
 
     def fits(self, rows: int) -> bool:
-        """Whether there is so little to compute."""
+        """Whether this many rows are computed faster here than by torch."""
         return rows * self._each <= MOST
 
     def forward(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
