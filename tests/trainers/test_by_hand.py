@@ -11,8 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 import vecenv
-from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
-from vecenv.trainers import _few, _layers
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, _few, _layers, a2c
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
 from vecenv.trainers._device import put

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 from torch import Tensor
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _few_native
 from vecenv.trainers._actor_critic import ActorCritic
 
@@ -46,10 +43,5 @@ class Few:
         outputs = np.empty((rows, self._sizes[-2][1]), np.float32)
         values, room = np.empty((rows, 1), np.float32), np.empty(2 * rows * self._widest, np.float32)
         sizes, results = (rows, address_of(layers), self._depth, self._tanh), (address_of(outputs), address_of(values))
-        _forward()(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
+        native(_few_native, "forward")(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
         return outputs, values
-
-
-@functools.cache
-def _forward() -> Callable[[bytes], None]:
-    return native_function(_few_native.forward)

@@ -5,15 +5,13 @@ Products of large matrices are torch's, on as many threads as `torch.set_num_thr
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _layers_native
 from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
@@ -81,7 +79,7 @@ class Hidden:
         (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
         addresses = address_of(array), address_of(derivative_array), for_bias.data_ptr()
         table = _activation_table(*addresses, *array.shape, self._tanh, address_of(self._block))
-        _native("behind_activation")(table)
+        native(_layers_native, "behind_activation")(table)
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
@@ -122,13 +120,8 @@ class Linear:
         if derivative.numel() * self._weight.shape[1] <= _FEW:
             tensors = derivative, self._given, self._weight, self._for_weight, self._for_bias, for_given
             sizes = *derivative.shape, self._weight.shape[1], address_of(self._block)
-            _native("linear_backward")(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
+            native(_layers_native, "linear_backward")(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
             return
         torch.mm(derivative.t(), self._given, out=self._for_weight)
         torch.mm(derivative, self._weight, out=for_given)
         torch.sum(derivative, 0, out=self._for_bias)
-
-
-@functools.cache
-def _native(name: str) -> Callable[[bytes], None]:
-    return native_function(getattr(_layers_native, name))

@@ -13,12 +13,13 @@ Numbers that become indices are copied before they are checked, because another 
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,12 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
             raise RuntimeError(f"native code of {function.__name__} failed; this is a bug in vecenv")
 
     return call
+
+
+@functools.cache
+def native(module: ModuleType, name: str) -> Callable[[bytes], None]:
+    """`native_function` of the function of this name in a module, made at the first call."""
+    return native_function(getattr(module, name))
 
 
 def _address_in_memory(array: np.ndarray) -> int:
