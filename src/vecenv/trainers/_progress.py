@@ -70,8 +70,8 @@ Callbacks = Callback | Iterable[Callback] | None
 def callbacks_of(given: Callbacks) -> list[Callback]:
     """A list of callbacks, from none, one or several. Raises ConfigTypeError if one cannot be called."""
     several: Any = () if given is None else given
-    one = callable(several) or isinstance(several, str) or not isinstance(several, Iterable)
-    found = [several] if one else list(several)
+    one = callable(given) or isinstance(given, str) or not isinstance(given, (Iterable, type(None)))
+    found: list[Any] = [several] if one else list(several)
     for callback in found:
         if not callable(callback):
             raise ConfigTypeError(

@@ -47,8 +47,8 @@ class Settings:
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Raise ConfigTypeError for settings that there are not, such as those of other libraries."""
         known = _arguments(cls)
-        for name in named if known is not None else ():
-            if name not in known:
+        for name in named:
+            if known is not None and name not in known:
                 raise ConfigTypeError(f"{cls.__name__}: {_no_setting(name, known)}")
         return super().__new__(cls)
 
