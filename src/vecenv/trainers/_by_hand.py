@@ -67,7 +67,7 @@ class HandWritten:
             actions = np.empty_like(outputs)
         random, log_prob = noise.numpy(), np.empty(len(outputs), np.float32)
         words = self._words(outputs, mask, actions)
-        native(_by_hand_native, "draw_choices" if self._choices else "draw_gaussian")(
+        native(_by_hand_native.draw_choices if self._choices else _by_hand_native.draw_gaussian)(
             _draw_table(*words, address_of(random), address_of(log_prob))
         )
         return actions, value[:, 0], log_prob
@@ -91,7 +91,7 @@ class HandWritten:
         words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
         arrays, last = (batch["numbers"], value, *written), (settings, parts, np.empty(outputs.shape[1]))
         addresses = *map(address_of, arrays), self._for_log_std.data_ptr(), *map(address_of, last)
-        native(_by_hand_native, "choices_loss" if self._choices else "gaussian_loss")(
+        native(_by_hand_native.choices_loss if self._choices else _by_hand_native.gaussian_loss)(
             _loss_table(*words, 0, 0, *addresses)
         )
         self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])

@@ -43,5 +43,5 @@ class Few:
         outputs = np.empty((rows, self._sizes[-2][1]), np.float32)
         values, room = np.empty((rows, 1), np.float32), np.empty(2 * rows * self._widest, np.float32)
         sizes, results = (rows, address_of(layers), self._depth, self._tanh), (address_of(outputs), address_of(values))
-        native(_few_native, "forward")(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
+        native(_few_native.forward)(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
         return outputs, values

@@ -79,7 +79,7 @@ class Hidden:
         (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
         addresses = address_of(array), address_of(derivative_array), for_bias.data_ptr()
         table = _activation_table(*addresses, *array.shape, self._tanh, address_of(self._block))
-        native(_layers_native, "behind_activation")(table)
+        native(_layers_native.behind_activation)(table)
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
@@ -120,7 +120,7 @@ class Linear:
         if derivative.numel() * self._weight.shape[1] <= _FEW:
             tensors = derivative, self._given, self._weight, self._for_weight, self._for_bias, for_given
             sizes = *derivative.shape, self._weight.shape[1], address_of(self._block)
-            native(_layers_native, "linear_backward")(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
+            native(_layers_native.linear_backward)(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
             return
         torch.mm(derivative.t(), self._given, out=self._for_weight)
         torch.mm(derivative, self._weight, out=for_given)

@@ -74,7 +74,7 @@ class Adam:
         if vector.device.type == "cpu" and vector.dtype == torch.float32:
             numbers = np.array((correction, self._eps, rate))
             pointers = [tensor.data_ptr() for tensor in (vector, gradient, mean, square)]
-            native(_optimizer_native, "adam")(_adam_table(*pointers, len(vector), address_of(numbers)))
+            native(_optimizer_native.adam)(_adam_table(*pointers, len(vector), address_of(numbers)))
             return
         mean.lerp_(gradient, 0.1)
         square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)

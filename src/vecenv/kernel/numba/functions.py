@@ -19,7 +19,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -69,9 +69,9 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
 
 
 @functools.cache
-def native(module: ModuleType, name: str) -> Callable[[bytes], None]:
-    """`native_function` of the function of this name in a module, made at the first call."""
-    return native_function(getattr(module, name))
+def native(function: Callable[[int], int]) -> Callable[[bytes], None]:
+    """`native_function`, made at the first call for a function."""
+    return native_function(function)
 
 
 def _address_in_memory(array: np.ndarray) -> int:
