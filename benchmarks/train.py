@@ -150,7 +150,7 @@ SAME: dict[str, tuple[str, Any, int]] = {
         num_envs=8, rollout_steps=32, epochs=20, minibatch=256, learning_rate=1e-3, gamma=0.98, lam=0.8), 2_560),
     "same-halfcheetah": ("HalfCheetah-v5", PPOConfig(
         num_envs=8, rollout_steps=256, epochs=10, minibatch=64, normalize_obs=True, normalize_reward=True), 2_048),
-    "same-sac": ("HalfCheetah-v5", SACConfig(num_envs=1, warmup=500), 500),
+    "same-sac": ("HalfCheetah-v5", SACConfig(num_envs=1, warmup=400), 500),
 }  # fmt: skip
 """Env, settings, and steps of a turn."""
 

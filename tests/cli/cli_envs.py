@@ -149,6 +149,22 @@ class Wordy(Walk):
         return obs, f"{reward} points", *rest
 
 
+class Huge(Walk):
+    """Its rewards are ints that no float can hold."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, 10**400, *rest
+
+
+class Bytes(Walk):
+    """Its rewards are bytes that look like a number."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, b"1.5", *rest
+
+
 class Careless(OneArray):
     """Changes arrays that it has returned and got, depends on where it runs, and has four habits Gymnasium warns of."""
 

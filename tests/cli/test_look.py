@@ -56,6 +56,8 @@ def test_a_good_env_passes_and_learns_which_engine_suits(inside):
         ("Broken", "builds", "no licence"),
         ("Raises", "values", "the physics exploded"),
         ("Wordy", "values", "points'; it must be a finite number"),
+        ("Huge", "values", "it must be a finite number"),
+        ("Bytes", "values", "the reward is b'1.5'; it must be a finite number"),
     ],
 )
 def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, told):

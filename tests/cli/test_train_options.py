@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import signal
+import threading
 from contextlib import closing
 
 import numpy as np
@@ -13,12 +14,14 @@ import vecenv
 from tests.cli import cli_envs
 from tests.kernels.shipped import SHIPPED
 from vecenv.cli import _signals, _training, train
+from vecenv.cli._run_files import RunFiles
 from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_policy
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.registry import WITH_AGENTS
 from vecenv.mujoco._registry import GYMNASIUM
 from vecenv.presets import ATARI, PRESETS, presets_for
 from vecenv.trainers import DQN, PPO, SAC
+from vecenv.trainers._collect import Collector
 from vecenv.wrappers import load_results
 
 FEW = ("--eval-episodes", 0)
@@ -61,8 +64,6 @@ def test_a_run_goes_on_without_the_episode_of_a_failed_env(inside, fragile, monk
 
 
 def test_an_interrupt_at_once_saves_too(inside, monkeypatch, tmp_path):
-    from vecenv.trainers._collect import Collector
-
     receive, calls = Collector.receive, []
 
     def interrupted(self, group):
@@ -80,8 +81,6 @@ def test_an_interrupt_at_once_saves_too(inside, monkeypatch, tmp_path):
 
 
 def test_a_sigterm_in_a_long_rollout_saves_within_seconds(inside, monkeypatch, tmp_path):
-    from vecenv.trainers._collect import Collector
-
     receive, calls = Collector.receive, []
 
     def terminated(self, group):
@@ -98,6 +97,83 @@ def test_a_sigterm_in_a_long_rollout_saves_within_seconds(inside, monkeypatch, t
     assert "interrupted; saved runs/t/checkpoints/step-0.npz" in err
     assert "continue with: vecenv train runs/t\n" in err
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.fixture
+def outside():
+    """Signals that none of our handlers got, which would end the process."""
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    yield seen
+    signal.signal(signal.SIGTERM, before)
+
+
+def signals_at(monkeypatch, owner, name, number, *calls):
+    """Send a signal to this process before these calls of a method; a call that is named twice gets two."""
+    method, made = getattr(owner, name), []
+
+    def signalled(self, *arguments):
+        made.append(arguments)
+        for _ in range(calls.count(len(made))):
+            signal.raise_signal(number)
+        return method(self, *arguments)
+
+    monkeypatch.setattr(owner, name, signalled)
+
+
+def test_a_signal_while_an_interrupted_run_is_saved_does_not_end_the_saving(inside, monkeypatch, tmp_path):
+    signals_at(monkeypatch, Collector, "receive", signal.SIGTERM, 80, 80)
+    signals_at(monkeypatch, RunFiles, "save", signal.SIGTERM, 1)
+    _, err = inside("train", "CartPole-v1", "--name", "t", *SMALL, *FEW, "--checkpoints", 1, code=143)
+    assert "interrupted; saved runs/t/checkpoints/step-256.npz" in err
+    assert (tmp_path / "runs/t/checkpoints/step-256.npz").is_file()
+
+
+def test_a_signal_while_results_are_saved_leaves_all_of_them(inside, monkeypatch, tmp_path, outside):
+    for owner, name, call in ((RunFiles, "save", 1), (RunFiles, "write_json", 2)):
+        with monkeypatch.context() as patch:
+            signals_at(patch, owner, name, signal.SIGTERM, call)
+            options = ("--name", name, "--steps", 128, "--checkpoints", 1, *SMALL, *FEW)
+            _, err = inside("train", "CartPole-v1", *options, code=143)
+        assert outside == []
+        assert (tmp_path / "runs" / name / "checkpoints/step-128.npz").is_file()
+        assert json.loads((tmp_path / "runs" / name / "result.json").read_text())["steps"] == 128
+        assert f"continue with: vecenv train runs/{name} --steps 256\n" in err
+
+
+def test_the_timer_of_a_sigterm_cannot_fire_after_its_block(monkeypatch, outside):
+    class AtTheLastMoment(threading.Timer):
+        def cancel(self):
+            signal.raise_signal(signal.SIGTERM)
+            super().cancel()
+
+    monkeypatch.setattr(_signals.threading, "Timer", AtTheLastMoment)
+    with _signals.stop_request(lambda: None) as stop:
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.code == 143
+    assert outside == []
+    assert not any(isinstance(thread, AtTheLastMoment) for thread in threading.enumerate())
+
+
+def test_a_second_signal_after_a_stop_names_the_command_that_goes_on(inside, monkeypatch):
+    signals_at(monkeypatch, Collector, "receive", signal.SIGINT, 40)
+    monkeypatch.setattr(_training, "_draw", lambda *_: signal.raise_signal(signal.SIGINT))
+    _, err = inside("train", "CartPole-v1", "--name", "i", "--steps", 1024, *SMALL, code=130)
+    assert "stopping and saving; a second signal (Ctrl-C) stops at once" in err
+    assert "continue with: vecenv train runs/i\n" in err
+    assert "after training" not in err
+
+
+def test_an_agent_that_could_not_be_saved_is_not_called_saved(inside, monkeypatch):
+    def full(self, trainer):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(RunFiles, "save", full)
+    monkeypatch.setattr(_training, "_evaluate", lambda *_: signal.raise_signal(signal.SIGINT))
+    _, err = inside("train", "CartPole-v1", "--steps", 128, *SMALL, code=130)
+    assert "there is no checkpoint: the disk is full" in err
+    assert "interrupted; the agent is not saved" in err
+    assert "continue with" not in err
 
 
 def test_options_of_make_reach_the_engine_and_are_kept(inside, tmp_path, monkeypatch):

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 import vecenv
-from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, _few, _layers, a2c
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
 from vecenv.trainers._device import put
 from vecenv.trainers._distributions import head_of
 from vecenv.trainers._few import Few
+from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Adam, Flat
 from vecenv.trainers.ppo import clipped_value_loss, ppo_loss
 
@@ -61,12 +63,14 @@ def sampled(observation, action, seed):
     return several.sample(), actions, generator.normal(size=(ROWS, 4)).astype(np.float32)
 
 
+@pytest.mark.parametrize("few", [0, _layers._FEW], ids=["torch", "native"])
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(
     ("observation", "action", "masked"),
     [("numbers", "discrete", False), ("float64", "box", False), ("discrete", "choices", True), ("dict", "binary", True)]
 )  # fmt: skip
-def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, settings):
+def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, settings, few, monkeypatch):
+    monkeypatch.setattr(_layers, "_FEW", few)
     torch.manual_seed(0)
     config = PPOConfig(**SETTINGS[settings])
     network, flat = network_of(OBSERVATIONS[observation], ACTIONS[action], config)
@@ -96,8 +100,38 @@ def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, se
     assert parts == pytest.approx({name: float(part.detach()) for name, part in wanted.items()}, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_sums_over_many_rows_are_as_exact_as_float32_allows(activation, monkeypatch):
+    """A single float32 that adds up 100,000 rows is wrong by 1e-5 of the sum."""
+    monkeypatch.setattr(_layers, "_FEW", 1 << 30)
+    torch.manual_seed(0)
+    rows = 100_001
+    stacks, linear = Stacks(2, 3, (4,), activation), nn.Linear(4, 2)
+    flat = Flat([*stacks.parameters(), *linear.parameters()])
+    _, gradients = _layers.gradients_of(flat)
+    hidden, last = _layers.Hidden(stacks, gradients), _layers.Linear(linear, gradients)
+    outputs = hidden.forward(torch.rand(rows, 3))
+    last.forward(outputs[0])
+    derivative = torch.rand(rows, 2)
+    last.backward(derivative, hidden.for_outputs[0])
+    for part in hidden.for_outputs:
+        part.copy_(torch.rand(rows, 4))
+    wide = torch.stack(outputs).double()
+    slope = 1 - wide**2 if activation == "tanh" else (wide > 0).double()
+    exact = {
+        linear.weight: derivative.double().t() @ wide[0],
+        linear.bias: derivative.double().sum(0),
+        stacks.biases[0]: (torch.stack(hidden.for_outputs).double() * slope).sum(1, keepdim=True),
+    }
+    hidden.backward()
+    for parameter, expected in exact.items():
+        torch.testing.assert_close(gradients[parameter].double(), expected, rtol=1e-6, atol=1e-3)
+
+
+@pytest.mark.parametrize("most", [0, 1 << 40], ids=["torch", "native"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_actions_have_the_probabilities_of_the_network(action):
+def test_actions_have_the_probabilities_of_the_network(action, most, monkeypatch):
+    monkeypatch.setattr(_few, "MOST", most)
     torch.manual_seed(0)
     network, flat = network_of(NUMBERS, ACTIONS[action], PPOConfig())
     obs = np.tile(np.linspace(-1, 1, 5, dtype=np.float32), (4000, 1))  # one observation, many samples

@@ -3,7 +3,8 @@
 import csv
 import functools
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import InitVar, dataclass
 
 import gymnasium
 import numpy as np
@@ -17,6 +18,7 @@ from tests.trainers.test_devices import DEEP
 from tests.trainers.test_trainers import SMALL, SOFT, vector
 from vecenv.errors import ConfigError, UnsafeFile
 from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, PeriodicEvaluation, PPOConfig, SACConfig, TensorBoard, a2c
+from vecenv.trainers._progress import callbacks_of
 from vecenv.trainers.ppo import clipped_value_loss
 
 
@@ -364,6 +366,43 @@ def test_numpy_numbers_are_settings_too():
     assert (type(config.num_envs), type(config.gamma), config.hidden) == (int, float, (8,))
 
 
+class Scaled(PPOConfig):
+    def __init__(self, scale=1, **settings):
+        super().__init__(num_envs=4 * scale, **settings)
+
+
+@dataclass(frozen=True)
+class WithInitVar(PPOConfig):
+    scale: InitVar[int] = 1
+
+    def __post_init__(self, scale):
+        object.__setattr__(self, "num_envs", 4 * scale)
+        super().__post_init__()
+
+
+class OnlyScale(PPOConfig):
+    def __init__(self, *, scale):
+        super().__init__(num_envs=4 * scale)
+
+
+def test_subclasses_of_settings_may_have_arguments_of_their_own():
+    assert (Scaled(scale=2, gamma=0.5).num_envs, Scaled(scale=2, gamma=0.5).gamma) == (8, 0.5)
+    assert (WithInitVar(scale=2, gamma=0.5).num_envs, WithInitVar(scale=2, gamma=0.5).gamma) == (8, 0.5)
+    assert OnlyScale(scale=2).num_envs == 8
+    with pytest.raises(ConfigError, match="there is no setting 'gama'; did you mean 'gamma'"):
+        WithInitVar(gama=0.5)
+    with pytest.raises(ConfigError, match="there is no setting 'gamma'"):
+        OnlyScale(gamma=0.5)
+
+
+def test_callbacks_are_none_one_or_any_iterable_of_them():
+    both = {print: 1, len: 2}
+    for given in ([print, len], (print, len), both, both.keys(), iter(both), deque(both), np.array([print, len])):
+        assert callbacks_of(given) == [print, len]
+    assert callbacks_of(None) == callbacks_of(()) == []
+    assert callbacks_of(print) == [print]
+
+
 def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr("vecenv.trainers._collect.make", lambda *args, **options: pytest.fail("envs were made"))
     env = gymnasium.make("CartPole-v1")
@@ -396,6 +435,8 @@ def test_wrong_arguments_of_learn_are_refused_before_a_step():
         (lambda: trainer.learn("1e5"), "total_steps must be an int"),
         (lambda: trainer.learn(100, ["print"]), "a callback must be a function"),
         (lambda: trainer.learn(100, 3), "a callback must be a function"),
+        (lambda: trainer.learn(100, "print"), "a callback must be a function .* got str 'print'"),
+        (lambda: trainer.learn(100, {"print": print}), "a callback must be a function"),
         (lambda: trainer.learn(100, loggers=["tensorboard"]), "a logger must have write"),
         (lambda: trainer.learn(100, loggers=7), "a logger must have write"),
     ):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 import vecenv
 from vecenv.errors import CallOrderError, ConfigError
-from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
+from vecenv.trainers import DQN, PPO, SAC, DQNConfig, PPOConfig, SACConfig, a2c
 from vecenv.trainers._collect import Collector
 from vecenv.trainers._progress import Clock
 
@@ -109,6 +109,16 @@ def test_a_rollout_that_was_broken_off_is_begun_anew(groups):
     for record in records:
         np.testing.assert_array_equal(record.returns, record.lengths)
     assert trainer.buffer.full
+
+
+@pytest.mark.parametrize(("warmup", "updates"), [(8, [0, 0, 4, 8]), (10, [0, 0, 4, 8]), (7, [0, 4, 8, 12])])
+@pytest.mark.parametrize(("cls", "config", "env"), [(SAC, SACConfig, "Pendulum-v1"), (DQN, DQNConfig, "CartPole-v1")])
+def test_the_first_updates_follow_the_step_that_exceeds_warmup(cls, config, env, warmup, updates):
+    """One update for each step of an env: four for a step of four envs."""
+    settings = config(num_envs=4, capacity=100, warmup=warmup, updates_per_step=1, minibatch=4, hidden=(8,))
+    trainer = cls(env, settings, seed=0)
+    assert [trainer.learn(steps).updates for steps in (4, 8, 12, 16)] == updates
+    trainer.close()
 
 
 def test_a_soft_step_that_was_broken_off_is_followed_by_new_episodes():

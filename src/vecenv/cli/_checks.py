@@ -240,8 +240,8 @@ def values(subject: Subject) -> str:
 def _number(reward: Any) -> float:
     """The reward, or NaN if it is not a number."""
     try:
-        return math.nan if isinstance(reward, str) else float(reward)
-    except (TypeError, ValueError):
+        return math.nan if isinstance(reward, (str, bytes, bytearray)) else float(reward)
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

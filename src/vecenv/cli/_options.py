@@ -31,7 +31,10 @@ _COUNT: Any = tyro.constructors.PrimitiveConstructorSpec(
 )  # fmt: skip
 Count = Annotated[int, _COUNT]
 CountOrNone = Annotated[int | None, _COUNT]
-"""A whole number, which may be written as 1e5 or 100_000. Errors of `Count | None` would show the types of a union."""
+"""A whole number, which may be written as 1e5 or 100_000.
+
+`CountOrNone` is not `Count | None`, because tyro's error messages would then list both types.
+"""
 DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
 Screens = Annotated[str | None, tyro.conf.arg(help_behavior_hint="", metavar="dqn|True|False|DICT")]
 """Preprocessing of Atari games."""

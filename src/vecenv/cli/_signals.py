@@ -23,37 +23,60 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Whether the user has asked to stop: `code` is the exit code for the signal, None without a request."""
+    """Whether the user has asked to stop.
 
-    code: int | None = None
+    Attributes:
+        code: the exit code for the signal, None without a request.
+        ended: whether the work that signals may interrupt has ended. From then on signals only set `code`.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.ended = False
+        self._timer = threading.Timer(GRACE, _send_to_main_thread, (signal.SIGTERM,))
+        self._timer.daemon = True
 
     def __bool__(self) -> bool:
         return self.code is not None
+
+    def note(self, number: int) -> None:
+        """Store the first signal, interrupt at the second one."""
+        first = self.code is None
+        self.code = self.code or CODES[signal.Signals(number)]
+        if self.ended:
+            return
+        if not first:
+            self._timer.cancel()  # what is done about the interrupt is not interrupted
+            raise Stopped(self.code)
+        if number == signal.SIGTERM:
+            self._timer.start()
+
+    def end(self) -> None:
+        """Let the following work, such as saving, run to its end whatever signals come."""
+        self.ended = True
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
 
 
 @contextmanager
 def stop_request(on_request: Callable[[], None]) -> Iterator[StopRequest]:
     """Handle SIGINT and SIGTERM within the block: `on_request` is called at the first, the second interrupts.
 
-    After SIGTERM, the block is interrupted by itself if it has not ended within `GRACE`.
+    After SIGTERM, the block is interrupted by itself if neither it nor the request has ended within `GRACE`.
     """
     request = StopRequest()
-    timer = threading.Timer(GRACE, _send_to_main_thread, (signal.SIGTERM,))
-    timer.daemon = True
 
     def note(number: int, frame: Any) -> None:
-        if request:
-            raise Stopped(request.code or CODES[signal.Signals(number)])
-        request.code = CODES[signal.Signals(number)]
-        if number == signal.SIGTERM:
-            timer.start()
-        on_request()
+        request.note(number)
+        if not request.ended:
+            on_request()
 
-    try:
-        with _handler(note):
+    with _handler(note):
+        try:
             yield request
-    finally:
-        timer.cancel()
+        finally:
+            request.end()  # here, because without the handler the timer's signal would end the process
 
 
 @contextmanager

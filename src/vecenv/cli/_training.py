@@ -210,12 +210,19 @@ def _stored_make_options(about: dict[str, Any]) -> dict[str, Any]:
 def carry_out(job: Job, options: Any, screen: Screen) -> int:
     """Train, evaluate, plot, record, and print the result."""
     screen.note(f"{job.files.path}: {_describe(job)}")
-    with stop_request(lambda: screen.note("stopping and saving; Ctrl-C again stops at once")) as stop:
+    with stop_request(lambda: screen.note("stopping and saving; a second signal (Ctrl-C) stops at once")) as stop:
         try:
             learnt = _learn(job, options, screen, stop)
+            stop.end()
         except BaseException as error:
+            stop.end()
             _rescue(job, screen, error)
             raise
+        return _finish(job, options, screen, stop, learnt)
+
+
+def _finish(job: Job, options: Any, screen: Screen, stop: StopRequest, learnt: dict[str, Any]) -> int:
+    """Save, evaluate, plot, record, print the result; return the exit code."""
     made: dict[str, Path] = {}
     failed: set[str] = set()
 
@@ -239,7 +246,7 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
         "stopped": bool(stop),
         **learnt,
     }
-    with _interruptible(job, screen):
+    with _interruptible(job, screen, stop, saved="checkpoint" not in failed):
         if not stop and options.eval_episodes:
             result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
         with screen.waiting("drawing"):
@@ -251,23 +258,32 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
     result["files"] = {name: str(path) for name, path in made.items()}
     keep("result", lambda: job.files.write_json("result.json", result))
     screen.answer(result, _summary(result))
-    for advice in (_advice(job, stop), f"continue with: vecenv train {job.again}" if stop else None):
+    for advice in (_advice(job, stop), f"continue with: {_train_again(job)}" if stop else None):
         if advice:
             screen.note(advice)
     return stop.code or int(bool(failed))
 
 
 @contextlib.contextmanager
-def _interruptible(job: Job, screen: Screen) -> Iterator[None]:
-    """What follows training: when it is interrupted, say that the agent is saved, and the commands to go on."""
+def _interruptible(job: Job, screen: Screen, stop: StopRequest, saved: bool) -> Iterator[None]:
+    """What follows training: when it is interrupted, say whether the agent is saved, and the commands to go on."""
     try:
         with interrupted_by_sigterm():
             yield
     except KeyboardInterrupt:
-        screen.note(f"interrupted after training; the agent is saved in {job.files.path}")
-        screen.note(f"evaluate it with: vecenv eval {job.again}")
-        screen.note(f"continue with: vecenv train {job.again} --steps {2 * job.steps}")
+        if not saved:
+            screen.note("interrupted; the agent is not saved")
+            raise
+        if not stop:
+            screen.note(f"interrupted after training; the agent is saved in {job.files.path}")
+            screen.note(f"evaluate it with: vecenv eval {job.again}")
+        screen.note(f"continue with: {_train_again(job)}")
         raise
+
+
+def _train_again(job: Job) -> str:
+    """The command that continues the run; a run that has made all of its steps needs more of them."""
+    return f"vecenv train {job.again}{f' --steps {2 * job.steps}' if job.trainer.steps >= job.steps else ''}"
 
 
 def _rescue(job: Job, screen: Screen, error: BaseException) -> None:

@@ -6,16 +6,14 @@ rounding.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _by_hand_native
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._device import CPU, put
@@ -69,7 +67,7 @@ class HandWritten:
             actions = np.empty_like(outputs)
         random, log_prob = noise.numpy(), np.empty(len(outputs), np.float32)
         words = self._words(outputs, mask, actions)
-        _native("draw_choices" if self._choices else "draw_gaussian")(
+        native(_by_hand_native.draw_choices if self._choices else _by_hand_native.draw_gaussian)(
             _draw_table(*words, address_of(random), address_of(log_prob))
         )
         return actions, value[:, 0], log_prob
@@ -93,7 +91,9 @@ class HandWritten:
         words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
         arrays, last = (batch["numbers"], value, *written), (settings, parts, np.empty(outputs.shape[1]))
         addresses = *map(address_of, arrays), self._for_log_std.data_ptr(), *map(address_of, last)
-        _native("choices_loss" if self._choices else "gaussian_loss")(_loss_table(*words, 0, 0, *addresses))
+        native(_by_hand_native.choices_loss if self._choices else _by_hand_native.gaussian_loss)(
+            _loss_table(*words, 0, 0, *addresses)
+        )
         self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
         self._critic.backward(torch.from_numpy(for_value), self._hidden.for_outputs[1])
         self._hidden.backward()
@@ -116,8 +116,3 @@ class HandWritten:
         """The first words of both tables."""
         sizes, rest = (*outputs.shape, len(self._sizes)), (address_of(self._sizes), self._log_std.data_ptr())
         return address_of(outputs), 0 if mask is None else address_of(mask), address_of(actions), *sizes, *rest
-
-
-@functools.cache
-def _native(name: str) -> Callable[[bytes], None]:
-    return native_function(getattr(_by_hand_native, name))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 from torch import Tensor
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _few_native
 from vecenv.trainers._actor_critic import ActorCritic
 
@@ -32,7 +29,7 @@ class Few:
         self._each = sum(weight.numel() for weight, _ in self._layers)
 
     def fits(self, rows: int) -> bool:
-        """Whether there is so little to compute."""
+        """Whether this many rows are computed faster here than by torch."""
         return rows * self._each <= MOST
 
     def forward(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -46,10 +43,5 @@ class Few:
         outputs = np.empty((rows, self._sizes[-2][1]), np.float32)
         values, room = np.empty((rows, 1), np.float32), np.empty(2 * rows * self._widest, np.float32)
         sizes, results = (rows, address_of(layers), self._depth, self._tanh), (address_of(outputs), address_of(values))
-        _forward()(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
+        native(_few_native.forward)(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
         return outputs, values
-
-
-@functools.cache
-def _forward() -> Callable[[bytes], None]:
-    return native_function(_few_native.forward)

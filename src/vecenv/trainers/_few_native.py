@@ -10,7 +10,8 @@ GIVEN, ROWS, LAYERS, DEPTH, TANH, ROOM, WIDEST, OUTPUTS, VALUES = range(9)
 """Words of the table: features [ROWS, inputs], the table of layers and how many of them are before actor and critic,
 whether the activation is tanh (or relu), room for two times ROWS * WIDEST numbers, and where the results go."""
 WEIGHT, BIAS, INPUTS, SIZE, WORDS = range(5)
-"""Words of each layer: addresses and sizes. The last two layers are actor and critic, whose weights are turned."""
+"""Words of each layer: addresses and sizes. The last two layers are actor and critic, whose weights are transposed,
+[size, inputs]."""
 
 
 def forward(table: int) -> int:
@@ -34,7 +35,7 @@ def forward(table: int) -> int:
         size, out = head[SIZE], words[OUTPUTS] if stack == 0 else words[VALUES]
         weight, bias = float32_at(head[WEIGHT], inputs * size), float32_at(head[BIAS], size)
         hidden, results = float32_at(given, rows * inputs), float32_at(out, rows * size)
-        multiply_turned(hidden, weight, bias, results, rows, inputs, size)
+        multiply_transposed(hidden, weight, bias, results, rows, inputs, size)
     return 0
 
 
@@ -53,7 +54,7 @@ def multiply(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-u
                 out[begin + column] += factor * weight[at + column]
 
 
-def multiply_turned(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]
+def multiply_transposed(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]
     """Write given [rows, inputs] @ weight [size, inputs].T + bias, for few columns."""
     for row in range(rows):
         begin = row * size

@@ -5,21 +5,19 @@ Products of large matrices are torch's, on as many threads as `torch.set_num_thr
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _layers_native
 from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Flat
 
-_activation_table, _linear_table = table_of("7q"), table_of("9q")
+_activation_table, _linear_table = table_of("8q"), table_of("10q")
 _FEW = 1 << 16
 """Multiplications up to which native code is faster than torch, which has to be called three times."""
 Gradients = dict[Any, Tensor]
@@ -47,6 +45,7 @@ class Hidden:
         self._for_weights = [gradients.get(weight) for weight in stacks.weights]
         self._for_biases = [gradients.get(bias) for bias in stacks.biases]
         self._unused = [torch.empty_like(bias) for bias in self._biases]
+        self._block = np.empty(max(bias.shape[-1] for bias in self._biases), np.float32)
         self._count, self._tanh, self._rows = stacks.count, stacks.activation == "tanh", -1
 
     def forward(self, features: Tensor) -> list[Tensor]:
@@ -79,7 +78,8 @@ class Hidden:
         """Derivatives by what the activation was given; their sums over rows are written into `for_bias`."""
         (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
         addresses = address_of(array), address_of(derivative_array), for_bias.data_ptr()
-        _native("behind_activation")(_activation_table(*addresses, *array.shape, self._tanh))
+        table = _activation_table(*addresses, *array.shape, self._tanh, address_of(self._block))
+        native(_layers_native.behind_activation)(table)
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
@@ -108,6 +108,7 @@ class Linear:
         self._weight, self._bias = layer.weight.detach(), layer.bias.detach()
         self._for_weight, self._for_bias = gradients[layer.weight], gradients[layer.bias]
         self._turned, self._given = self._weight.t(), self._weight
+        self._block = np.empty(self._weight.numel() + self._bias.numel(), np.float32)
 
     def forward(self, given: Tensor) -> Tensor:
         """Outputs [rows, outputs]."""
@@ -118,14 +119,9 @@ class Linear:
         """Write the gradients, and into `for_given` the derivatives by what was given."""
         if derivative.numel() * self._weight.shape[1] <= _FEW:
             tensors = derivative, self._given, self._weight, self._for_weight, self._for_bias, for_given
-            sizes = *derivative.shape, self._weight.shape[1]
-            _native("linear_backward")(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
+            sizes = *derivative.shape, self._weight.shape[1], address_of(self._block)
+            native(_layers_native.linear_backward)(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
             return
         torch.mm(derivative.t(), self._given, out=self._for_weight)
         torch.mm(derivative, self._weight, out=for_given)
         torch.sum(derivative, 0, out=self._for_bias)
-
-
-@functools.cache
-def _native(name: str) -> Callable[[bytes], None]:
-    return native_function(getattr(_layers_native, name))

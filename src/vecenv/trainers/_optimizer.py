@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _optimizer_native
 
 _adam_table = table_of("6q")
@@ -75,7 +74,7 @@ class Adam:
         if vector.device.type == "cpu" and vector.dtype == torch.float32:
             numbers = np.array((correction, self._eps, rate))
             pointers = [tensor.data_ptr() for tensor in (vector, gradient, mean, square)]
-            _adam()(_adam_table(*pointers, len(vector), address_of(numbers)))
+            native(_optimizer_native.adam)(_adam_table(*pointers, len(vector), address_of(numbers)))
             return
         mean.lerp_(gradient, 0.1)
         square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -150,11 +149,6 @@ class TorchOptimizer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a stored state."""
         self._own.load_state_dict(state)
-
-
-@functools.cache
-def _adam() -> Callable[[bytes], None]:
-    return native_function(_optimizer_native.adam)
 
 
 OptimizerClass = Callable[..., torch.optim.Optimizer]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,13 +64,14 @@ class Progress:
 
 Callback = Callable[[Progress], Any]
 """Called after updates; returning False stops training."""
-Callbacks = Callback | Sequence[Callback] | None
+Callbacks = Callback | Iterable[Callback] | None
 
 
 def callbacks_of(given: Callbacks) -> list[Callback]:
     """A list of callbacks, from none, one or several. Raises ConfigTypeError if one cannot be called."""
-    several: Any = given
-    found = [] if given is None else list(several) if isinstance(given, (list, tuple)) else [several]
+    several: Any = () if given is None else given
+    one = callable(given) or isinstance(given, str) or not isinstance(given, (Iterable, type(None)))
+    found: list[Any] = [several] if one else list(several)
     for callback in found:
         if not callable(callback):
             raise ConfigTypeError(

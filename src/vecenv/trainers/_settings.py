@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import typing
@@ -45,9 +46,10 @@ class Settings:
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Raise ConfigTypeError for settings that there are not, such as those of other libraries."""
+        known = _arguments(cls)
         for name in named:
-            if name not in _hints(cls):
-                raise ConfigTypeError(f"{cls.__name__}: {_no_setting(name, _hints(cls))}")
+            if known is not None and name not in known:
+                raise ConfigTypeError(f"{cls.__name__}: {_no_setting(name, known)}")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -114,6 +116,16 @@ def _no_setting(name: str, known: Mapping[str, Any]) -> str:
         return f"there is no setting {name!r}; it is {OTHER_NAMES[name]!r} here"
     hint = did_you_mean(name, known, f"settings: {', '.join(known)}")
     return f"there is no setting {name!r}{hint}"
+
+
+@functools.cache
+def _arguments(config: type) -> dict[str, None] | None:
+    """Names that `__init__` can be called with, which a subclass may have written itself; None: any name."""
+    _, *parameters = inspect.signature(config.__init__).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {parameter.name: None for parameter in parameters if parameter.kind in named}
 
 
 @functools.cache

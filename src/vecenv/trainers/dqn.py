@@ -30,7 +30,7 @@ class DQNConfig(Settings):
     Attributes:
         num_envs: number of envs, if an id is given.
         capacity: number of transitions in the replay buffer.
-        warmup: steps of random actions before learning begins.
+        warmup: steps with random actions. The first gradient step follows the first step after them.
         updates_per_step: gradient steps for each step of an env.
         minibatch: transitions per gradient step.
         learning_rate: learning rate; a number or a function of progress (0 to 1).

@@ -54,7 +54,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             raise ClosedError(f"{name} cannot be put around a closed vector env; make a new one with vecenv.make")
         if isinstance(env.unwrapped, DeviceVectorEnv):
             raise UnsupportedError(
-                f"{type(self).__name__} works on NumPy's arrays, and these envs return tensors; "
+                f"{type(self).__name__} works on NumPy arrays, and these envs return tensors; "
                 "make them with results='numpy'"
             )
         super().__init__(env)

@@ -13,6 +13,7 @@ Numbers that become indices are copied before they are checked, because another 
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import struct
 import sys
@@ -65,6 +66,12 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
             raise RuntimeError(f"native code of {function.__name__} failed; this is a bug in vecenv")
 
     return call
+
+
+@functools.cache
+def native(function: Callable[[int], int]) -> Callable[[bytes], None]:
+    """`native_function`, made at the first call for a function."""
+    return native_function(function)
 
 
 def _address_in_memory(array: np.ndarray) -> int:
