@@ -160,8 +160,12 @@ Runs without a figure "while training" were made before PPO and SAC computed gra
 except those of Hopper-v5 and Walker2d-v5 with the earlier preset. The gradients are the same up to rounding, so the
 same seed leads to other weights and to another return today. FourRooms-v0 was trained on two torch threads.
 
-SAC of Stable-Baselines3 was not run for 300k steps, so SAC has no bar in the table. On Hopper-v5, CleanRL's settings
-(two training seeds) return more than the preset (three).
+On Hopper-v5, CleanRL's settings (two training seeds) return more than the preset (three).
+
+The runs of SAC for 300k steps were made when the hidden layers of its networks were orthogonal at first and its first
+update came one step earlier. Both are as in Stable-Baselines3 now, and a test runs its whole loop with our random
+numbers: actions, transitions and weights after twenty updates are the same up to rounding. Stable-Baselines3 was not
+run for 300k steps, so these runs have no bar.
 
 ## Hopper-v5 with the settings of RL Zoo
 
