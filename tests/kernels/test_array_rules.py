@@ -92,6 +92,7 @@ REFUSED = {
     "either-kind": ("v = (1, 2) if s.n else 3  #!", "make both alike"),
     "index-of-number": ("v = s.n\ns.a = v[0]  #!", "an index is used on an int; it must be an array"),
     "len-of-number": ("v = s.n\ns.n = len(v)  #!", r"len\(\) is given an int"),
+    "in-a-range": ("if s.n in range(3):  #!\n    s.n += 1", "write low <= x < high"),
     "loop-over-number": ("v = s.n\nfor i in v:  #!\n    s.n += i", "a loop runs over an int"),
     "negative-power": ("s.a = s.n ** -1  #!", r"use float\(x\) \*\* n"),
     "range-of-float": ("v = s.a\nfor w in range(v):  #!\n    s.a = w", "range.* is given a float; it counts with ints"),

@@ -48,9 +48,11 @@ def check_result(typing: Typing, node: ast.AST, name: str, value: Type) -> None:
 
 def check_operand(typing: Typing, node: ast.AST, value: Type) -> None:
     """Raise for what no expression computes with."""
-    if value in (NOTHING, STREAM) or isinstance(value, (Iterator, Conflict)):
-        shown = "what a loop runs over" if isinstance(value, Iterator) else str(value)
-        raise typing.fail(node, f"this computes with {shown}; it must be a number or an array")
+    if isinstance(value, Iterator):
+        rule = "range, enumerate and zip can only be looped over; for `x in range(low, high)` write low <= x < high"
+        raise typing.fail(node, rule)
+    if value in (NOTHING, STREAM) or isinstance(value, Conflict):
+        raise typing.fail(node, f"this computes with {value}; it must be a number or an array")
 
 
 def check_numbers(typing: Typing, node: ast.AST, operands: Sequence[Type]) -> None:
