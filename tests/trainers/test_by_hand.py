@@ -159,13 +159,13 @@ def test_few_observations_have_the_outputs_of_the_network(settings):
     few = Few(network)
     assert few.fits(20)
     assert not few.fits(10_000)
-    outputs, value = few.forward(torch.from_numpy(obs))
+    outputs, value = few.forward(obs)
     with torch.no_grad():
         expected, values, _ = network(torch.from_numpy(obs))
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=2e-5)
     np.testing.assert_allclose(value[:, 0], values, rtol=1e-5, atol=2e-5)
     obs[3, 1] = np.nan
-    for part in few.forward(torch.from_numpy(obs)):
+    for part in few.forward(obs):
         assert (np.isnan(part).any(1) == (np.arange(20) == 3)).all()
 
 

@@ -53,19 +53,19 @@ def from_columns(
         some: names that are left out where `have`, a mask like the other, is False.
     """
     rendered: dict[str, Any] = {}
+    both = have if mask is None or have is None else mask & have
+    counts = [None if present is None else np.count_nonzero(present) for present in (mask, both)]
     for key, column in columns.items():
-        present = mask
-        if key in some:
-            present = have if mask is None else mask & have
-            if not present.any():
-                continue
+        present, count = (both, counts[1]) if key in some else (mask, counts[0])
+        if count == 0 and key in some:
+            continue
         values = column.copy() if rows is None else column[rows]
         if present is None:
             present = np.empty(len(values), np.bool_)
             present.fill(True)  # a tenth of the time of np.ones
         else:
             present = present.copy()
-            if not present.all():
+            if count != len(values):
                 values[~present] = 0
         rendered[key], rendered[f"_{key}"] = values, present
     return rendered

@@ -93,7 +93,9 @@ class Results:
         obs, reward, terminated, truncated, infos, rolled = self._take_out(None if whole else rows)
         final = None if rolled is None else self._batch.take(self._batch.final_obs, None if whole else rows, True)
         final_obs = None if final is None else self._layout.batched(final)
-        batched, successors = self._layout.batched(obs), self._by_value(obs, final, terminated | truncated)
+        batched = self._layout.batched(obs)
+        successors = None if final is None else self._by_value(obs, final, terminated | truncated)
+        chosen: Any = slice(None) if whole else rows
         return Exchange(
             rows=rows.copy(),
             obs=batched,
@@ -101,10 +103,10 @@ class Results:
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            ops=self._batch.op[rows],
+            ops=self._batch.op[chosen].copy(),
             infos=infos,
-            episode_return=self._batch.episode_return[rows],
-            episode_length=self._batch.episode_length[rows],
+            episode_return=self._batch.episode_return[chosen].copy(),
+            episode_length=self._batch.episode_length[chosen].copy(),
             read_final=None if final is None else (final_obs, self._layout.reader(final)),
             by_value=None if successors is None else (batched, successors),
         )
@@ -164,9 +166,9 @@ class Results:
         self.seconds += time.perf_counter() - started
         return obs, reward, terminated, truncated, infos, rolled
 
-    def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:
+    def _by_value(self, obs: Columns, final: Columns, rolled: np.ndarray) -> Any:
         """Successor observations, if the space has parts without a fixed size."""
-        if final is None or not self._layout.by_value:
+        if not self._layout.by_value:
             return None
         masks = [rolled.reshape(-1, *[1] * (column.ndim - 1)) for column in obs]
         return self._layout.batched([np.where(*three) for three in zip(masks, final, obs, strict=True)])

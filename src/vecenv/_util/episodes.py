@@ -26,9 +26,11 @@ class EpisodeTotals:
 
     def add(self, reward: np.ndarray, done: np.ndarray, valid: Any = True, rows: Any = slice(None)) -> np.ndarray:
         """Count one result of each of the envs `rows`; return at which positions of `rows` an episode ended."""
+        if valid is not True and np.count_nonzero(valid) == len(reward):
+            valid = True
         self.returns[rows] += reward if valid is True else np.where(valid, reward, 0)
         self.lengths[rows] += valid
-        return np.flatnonzero(done if valid is True else done & valid)
+        return (done if valid is True else done & valid).nonzero()[0]
 
 
 class EpisodeLog(EpisodeTotals):

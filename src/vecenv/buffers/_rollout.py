@@ -119,16 +119,20 @@ class RolloutBuffer:
         check_extras(self.extras, extras)
         rows = step.env_ids
         times, rolled = self._times[rows], step.rolled
-        if len(times) and times.max() >= self.steps:
+        if np.count_nonzero(times >= self.steps):
             raise CallOrderError(
                 f"the rollout is full: {int((times >= self.steps).sum())} of these envs have made {self.steps} steps; "
                 "call restart() first, and do not send envs that have no `room`"
             )
-        together = len(rows) == self.num_envs and (times == times[0]).all() and np.array_equal(rows, self._everyone)
+        together = (
+            len(rows) == self.num_envs
+            and not np.count_nonzero(times != times[0])
+            and not np.count_nonzero(rows != self._everyone)
+        )
         here: Any = int(times[0]) if together else (times, rows)
         after: Any = here + 1 if together else (times + 1, rows)
         idle, was, repeated = step.ops == _IDLE, self._idle[rows], []
-        if was.any():
+        if np.count_nonzero(was):
             repeated = self._before(times[was], rows[was])  # a rollout of one step overwrites it
         self._actions.write(here, actions)
         self._obs.write(after, step.obs)
@@ -140,7 +144,7 @@ class RolloutBuffer:
         for column, values in zip(self._repeating(), repeated, strict=False):
             column[times[was], rows[was]] = values
         self._repeat_obs(times, rows, idle)
-        if rolled.any():
+        if np.count_nonzero(rolled):
             self._keep_finals(step, times, rows, np.flatnonzero(rolled))
         self._times[rows] += 1
 
@@ -309,7 +313,7 @@ class RolloutBuffer:
 
     def _repeat_obs(self, times: np.ndarray, rows: np.ndarray, idle: np.ndarray) -> None:
         """Let rows that are idle repeat their observation."""
-        if idle.any():
+        if np.count_nonzero(idle):
             after, here = (times[idle] + 1, rows[idle]), (times[idle], rows[idle])
             for column in self._obs.columns:
                 column[after] = column[here]

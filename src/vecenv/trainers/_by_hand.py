@@ -7,6 +7,7 @@ rounding.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class HandWritten:
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
         self._log_std = nothing if self._choices else head.log_std.detach()
         self._for_log_std = nothing if self._choices else own[head.log_std]
+        self._make_room(0)
         # Tensors, whose addresses are asked for at each call: sending a network to another process moves its memory.
 
     def act(
@@ -57,7 +59,7 @@ class HandWritten:
         """Sampled actions, values of the observations and log probabilities of the actions."""
         features = self._features(obs)
         few = self._few.fits(len(features))
-        outputs, value = self._few.forward(features) if few else self._forward(features)
+        outputs, value = self._few.forward(features.numpy()) if few else self._forward(features)
         noise = torch.empty(outputs.shape, dtype=torch.float32, device=CPU)  # whatever torch's defaults are
         if self._choices:
             noise.exponential_(generator=generator)
@@ -66,7 +68,7 @@ class HandWritten:
             noise.normal_(generator=generator)
             actions = np.empty_like(outputs)
         random, log_prob = noise.numpy(), np.empty(len(outputs), np.float32)
-        words = self._words(outputs, mask, actions)
+        words = self._words(address_of(outputs), outputs.shape, mask, actions)
         native(_by_hand_native.draw_choices if self._choices else _by_hand_native.draw_gaussian)(
             _draw_table(*words, address_of(random), address_of(log_prob))
         )
@@ -84,27 +86,33 @@ class HandWritten:
             clip_range: limit of the change of action probabilities.
             entropy_weight: weight of the entropy bonus.
         """
-        outputs, value = self._forward(self._features(batch["obs"]))
-        for_outputs, for_value, parts = np.empty_like(outputs), np.empty_like(value), np.zeros(4)
+        features, mask = self._features(batch["obs"]), batch.get("mask")
+        if len(features) != len(self._room[0]):
+            self._make_room(len(features))
+        for_actor, for_critic = self._hidden.forward(features)
+        outputs, value, for_outputs, for_value = self._room
+        self._actor.forward(for_actor, outputs)
+        self._critic.forward(for_critic, value)
         clip_value = math.inf if config.clip_value is None else config.clip_value
         settings = np.array((clip_range, config.value_weight, entropy_weight, clip_value, config.normalize_advantage))
-        words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
-        arrays, last = (batch["numbers"], value, *written), (settings, parts, np.empty(outputs.shape[1]))
-        addresses = *map(address_of, arrays), self._for_log_std.data_ptr(), *map(address_of, last)
+        parts, precision = np.zeros(4), np.empty(outputs.shape[1])
+        words = self._words(outputs.data_ptr(), outputs.shape, mask, batch["actions"])
+        tensors, last = (value, for_outputs, for_value, self._for_log_std), (settings, parts, precision)
+        addresses = address_of(batch["numbers"]), *[tensor.data_ptr() for tensor in tensors], *map(address_of, last)
         native(_by_hand_native.choices_loss if self._choices else _by_hand_native.gaussian_loss)(
             _loss_table(*words, 0, 0, *addresses)
         )
-        self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
-        self._critic.backward(torch.from_numpy(for_value), self._hidden.for_outputs[1])
+        self._actor.backward(for_outputs, self._hidden.for_outputs[0])
+        self._critic.backward(for_value, self._hidden.for_outputs[1])
         self._hidden.backward()
-        norm = math.sqrt(torch.dot(self.gradient, self.gradient)) + 1e-6
+        norm = math.sqrt(torch.dot(self.gradient, self.gradient).item()) + 1e-6
         if norm > config.max_grad_norm:
             self.gradient *= config.max_grad_norm / norm
         return self.gradient, dict(zip(("policy", "value", "entropy", "kl"), parts.tolist(), strict=True))
 
     def _features(self, obs: Any) -> Tensor:
         if self._numbers and isinstance(obs, np.ndarray) and obs.dtype == np.float32:  # what the encoder does, in short
-            return torch.from_numpy(obs).view(len(obs), -1)
+            return torch.from_numpy(obs if obs.ndim == 2 else obs.reshape(len(obs), -1))
         return self._encoder(put(obs, CPU))
 
     def _forward(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +120,14 @@ class HandWritten:
         for_actor, for_critic = self._hidden.forward(features)
         return self._actor.forward(for_actor).numpy(), self._critic.forward(for_critic).numpy()
 
-    def _words(self, outputs: np.ndarray, mask: np.ndarray | None, actions: np.ndarray) -> tuple[int, ...]:
-        """The first words of both tables."""
-        sizes, rest = (*outputs.shape, len(self._sizes)), (address_of(self._sizes), self._log_std.data_ptr())
-        return address_of(outputs), 0 if mask is None else address_of(mask), address_of(actions), *sizes, *rest
+    def _make_room(self, rows: int) -> None:
+        """Memory for outputs and values of this many rows, and for the derivatives by them."""
+        widths = self._actor.size, self._critic.size
+        self._room = [torch.empty((rows, width), dtype=torch.float32, device=CPU) for width in (*widths, *widths)]
+
+    def _words(
+        self, outputs: int, shape: Sequence[int], mask: np.ndarray | None, actions: np.ndarray
+    ) -> tuple[int, ...]:
+        """The first words of both tables, of outputs at an address."""
+        sizes, rest = (*shape, len(self._sizes)), (address_of(self._sizes), self._log_std.data_ptr())
+        return outputs, 0 if mask is None else address_of(mask), address_of(actions), *sizes, *rest

@@ -186,12 +186,14 @@ class Collector:
     def _transform(self, exchange: Exchange, begin: int) -> None:
         if self.normalize is None and self.scale is None:
             return
-        own, exchange.rows = exchange.rows, exchange.rows + begin
+        own = exchange.rows
+        if begin:
+            exchange.rows = own + begin
         if self.normalize is not None:
             self.normalize.exchange(exchange)
         if self.scale is not None:
             self.scale.exchange(exchange)
-            exchange.reward = np.clip(exchange.reward, -self._clip, self._clip)
+            exchange.reward = exchange.reward.clip(-self._clip, self._clip)
         exchange.rows = own
 
     def _note_masks(self, group: int, exchange: Exchange, begin: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _few_native
@@ -11,7 +10,6 @@ from vecenv.trainers._actor_critic import ActorCritic
 
 MOST = 1 << 18
 """Multiplications up to which this is faster than torch; about 25 rows for two layers of 64."""
-_table = table_of("9q")
 
 
 class Few:
@@ -27,21 +25,21 @@ class Few:
         self._depth, self._tanh = len(stacks.weights), stacks.activation == "tanh"
         self._widest = max(size for _, size in sizes)
         self._each = sum(weight.numel() for weight, _ in self._layers)
+        self._table = table_of(f"{8 + 4 * len(self._layers)}q")
 
     def fits(self, rows: int) -> bool:
         """Whether this many rows are computed faster here than by torch."""
         return rows * self._each <= MOST
 
-    def forward(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def forward(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of the head, and values [rows, 1]."""
-        given, rows = np.ascontiguousarray(features.numpy()), len(features)
-        # Addresses are asked for at each call: sending a network to another process moves its memory.
-        layers = np.array([
-            (weight.data_ptr(), bias.data_ptr(), *size)
-            for (weight, bias), size in zip(self._layers, self._sizes, strict=True)
-        ], np.int64)  # fmt: skip
+        given, rows = np.ascontiguousarray(features), len(features)
         outputs = np.empty((rows, self._sizes[-2][1]), np.float32)
         values, room = np.empty((rows, 1), np.float32), np.empty(2 * rows * self._widest, np.float32)
-        sizes, results = (rows, address_of(layers), self._depth, self._tanh), (address_of(outputs), address_of(values))
-        native(_few_native.forward)(_table(address_of(given), *sizes, address_of(room), self._widest, *results))
+        words = [address_of(given), rows, self._depth, self._tanh, address_of(room), self._widest]
+        words += address_of(outputs), address_of(values)
+        for (weight, bias), size in zip(self._layers, self._sizes, strict=True):
+            # Addresses are asked for at each call: sending a network to another process moves its memory.
+            words += weight.data_ptr(), bias.data_ptr(), *size
+        native(_few_native.forward)(self._table(*words))
         return outputs, values

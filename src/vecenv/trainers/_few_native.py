@@ -6,9 +6,9 @@ import numpy as np
 
 from vecenv.kernel.numba.functions import float32_at, int64_at
 
-GIVEN, ROWS, LAYERS, DEPTH, TANH, ROOM, WIDEST, OUTPUTS, VALUES = range(9)
-"""Words of the table: features [ROWS, inputs], the table of layers and how many of them are before actor and critic,
-whether the activation is tanh (or relu), room for two times ROWS * WIDEST numbers, and where the results go."""
+GIVEN, ROWS, DEPTH, TANH, ROOM, WIDEST, OUTPUTS, VALUES, LAYERS = range(9)
+"""Words of the table: features [ROWS, inputs], how many layers are before actor and critic, whether the activation is
+tanh (or relu), room for two times ROWS * WIDEST numbers, where the results go, and then the words of all layers."""
 WEIGHT, BIAS, INPUTS, SIZE, WORDS = range(5)
 """Words of each layer: addresses and sizes. The last two layers are actor and critic, whose weights are transposed,
 [size, inputs]."""
@@ -16,26 +16,22 @@ WEIGHT, BIAS, INPUTS, SIZE, WORDS = range(5)
 
 def forward(table: int) -> int:
     """Outputs of an actor and a critic with separate layers, each a stack of weights [2, inputs, size]."""
-    words = int64_at(table, 9)
+    words = int64_at(table, LAYERS)
     rows, depth = words[ROWS], words[DEPTH]
-    layers = int64_at(words[LAYERS], WORDS * (depth + 2))
+    layers = int64_at(table + 8 * LAYERS, WORDS * (depth + 2))
     for stack in range(2):
         given, inputs = words[GIVEN], layers[INPUTS]
         for layer in range(depth):
             at = layer * WORDS
             size = layers[at + SIZE]
-            weight = float32_at(layers[at + WEIGHT] + 4 * stack * inputs * size, inputs * size)
-            bias = float32_at(layers[at + BIAS] + 4 * stack * size, size)
-            room = words[ROOM] + 4 * (layer % 2) * rows * words[WIDEST]
-            hidden = float32_at(room, rows * size)
-            multiply(float32_at(given, rows * inputs), weight, bias, hidden, rows, inputs, size)
-            activate(hidden, words[TANH])
+            weight = layers[at + WEIGHT] + 4 * stack * inputs * size
+            bias, room = layers[at + BIAS] + 4 * stack * size, words[ROOM] + 4 * (layer % 2) * rows * words[WIDEST]
+            multiply(given, weight, bias, room, rows, inputs, size)
+            activate(float32_at(room, rows * size), words[TANH])
             given, inputs = room, size
         head = layers[WORDS * (depth + stack) :]
-        size, out = head[SIZE], words[OUTPUTS] if stack == 0 else words[VALUES]
-        weight, bias = float32_at(head[WEIGHT], inputs * size), float32_at(head[BIAS], size)
-        hidden, results = float32_at(given, rows * inputs), float32_at(out, rows * size)
-        multiply_transposed(hidden, weight, bias, results, rows, inputs, size)
+        out = words[OUTPUTS] if stack == 0 else words[VALUES]
+        multiply_transposed(given, head[WEIGHT], head[BIAS], out, rows, inputs, head[SIZE])
     return 0
 
 
@@ -43,27 +39,50 @@ def forward(table: int) -> int:
 
 
 def multiply(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]  # compiled for its arguments
-    """Write given [rows, inputs] @ weight [inputs, size] + bias."""
+    """Write given [rows, inputs] @ weight [inputs, size] + bias, all of them addresses.
+
+    Every loop is over a view of one row, from its first number on: others are not turned into vectors.
+    """
+    biases = float32_at(bias, size)
     for row in range(rows):
-        begin = row * size
+        factors, sums = float32_at(given + 4 * row * inputs, inputs), float32_at(out + 4 * row * size, size)
         for column in range(size):
-            out[begin + column] = bias[column]
-        for place in range(inputs):
-            factor, at = given[row * inputs + place], place * size
+            sums[column] = biases[column]
+        whole = inputs // 4 * 4
+        for place in range(0, whole, 4):  # four at a time: sums are read and written less often
+            at, wide = weight + 4 * place * size, 4 * size
+            first, second = float32_at(at, size), float32_at(at + wide, size)
+            third, fourth = float32_at(at + 2 * wide, size), float32_at(at + 3 * wide, size)
             for column in range(size):
-                out[begin + column] += factor * weight[at + column]
+                sums[column] += (
+                    factors[place] * first[column]
+                    + factors[place + 1] * second[column]
+                    + factors[place + 2] * third[column]
+                    + factors[place + 3] * fourth[column]
+                )
+        for place in range(whole, inputs):
+            weights = float32_at(weight + 4 * place * size, size)
+            for column in range(size):
+                sums[column] += factors[place] * weights[column]
 
 
 def multiply_transposed(given, weight, bias, out, rows, inputs, size):  # type: ignore[no-untyped-def]
-    """Write given [rows, inputs] @ weight [size, inputs].T + bias, for few columns."""
+    """Write given [rows, inputs] @ weight [size, inputs].T + bias, all of them addresses, for few columns."""
+    biases = float32_at(bias, size)
+    whole = inputs // 4 * 4
     for row in range(rows):
-        begin = row * size
+        factors, results = float32_at(given + 4 * row * inputs, inputs), float32_at(out + 4 * row * size, size)
         for column in range(size):
-            out[begin + column] = bias[column]
-        for place in range(inputs):
-            factor = given[row * inputs + place]
-            for column in range(size):
-                out[begin + column] += factor * weight[column * inputs + place]
+            weights = float32_at(weight + 4 * column * inputs, inputs)
+            first = second = third = fourth = np.float32(0.0)  # four sums: an addition waits for the one before it
+            for place in range(0, whole, 4):
+                first += factors[place] * weights[place]
+                second += factors[place + 1] * weights[place + 1]
+                third += factors[place + 2] * weights[place + 2]
+                fourth += factors[place + 3] * weights[place + 3]
+            for place in range(whole, inputs):
+                first += factors[place] * weights[place]
+            results[column] = biases[column] + ((first + second) + (third + fourth))
 
 
 def activate(hidden, tanh):  # type: ignore[no-untyped-def]  # compiled for its arguments

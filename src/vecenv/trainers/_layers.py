@@ -42,6 +42,7 @@ class Hidden:
 
     def __init__(self, stacks: Stacks, gradients: Gradients) -> None:
         self._weights, self._biases = list(map(Tensor.detach, stacks.weights)), list(map(Tensor.detach, stacks.biases))
+        self._turned = [weight.transpose(1, 2) for weight in self._weights]
         self._for_weights = [gradients.get(weight) for weight in stacks.weights]
         self._for_biases = [gradients.get(bias) for bias in stacks.biases]
         self._unused = [torch.empty_like(bias) for bias in self._biases]
@@ -53,6 +54,7 @@ class Hidden:
         if features.shape[0] != self._rows:
             self._make_room(features.shape[0])
         self._inputs[0] = features.expand(self._count, *features.shape)
+        self._turned_inputs[0] = self._inputs[0].transpose(1, 2)
         for layer, (hidden, array) in enumerate(self._hidden):
             torch.baddbmm(self._biases[layer], self._inputs[layer], self._weights[layer], out=hidden)
             np.tanh(array, out=array) if self._tanh else hidden.relu_()  # NumPy's tanh is much faster than torch's
@@ -63,7 +65,7 @@ class Hidden:
         for layer in reversed(range(len(self._weights))):
             for_bias: Any = self._for_biases[layer]
             derivative = self._behind_activation(layer, for_bias)
-            torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
+            torch.bmm(self._turned_inputs[layer], derivative, out=self._for_weights[layer])
             if layer:
                 self._to_layer_before(layer, derivative)
 
@@ -83,7 +85,7 @@ class Hidden:
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
-        torch.bmm(derivative, self._weights[layer].transpose(1, 2), out=self._derivatives[layer - 1][0])
+        torch.bmm(derivative, self._turned[layer], out=self._derivatives[layer - 1][0])
 
     def _make_room(self, rows: int) -> None:
         """Memory for this many rows: tensors, and the same as arrays."""
@@ -97,23 +99,29 @@ class Hidden:
 
         self._hidden, self._derivatives = room(), room()
         self._inputs = [self._biases[0], *(tensor for tensor, _ in self._hidden[:-1])]
+        self._turned_inputs = [tensor.transpose(1, 2) for tensor in self._inputs]
         self._outputs = list(self._hidden[-1][0].unbind())
         self.for_outputs = list(self._derivatives[-1][0].unbind())
 
 
 class Linear:
-    """`nn.Linear`."""
+    """`nn.Linear`.
+
+    Attributes:
+        size: how many outputs it has.
+    """
 
     def __init__(self, layer: nn.Linear, gradients: Gradients) -> None:
         self._weight, self._bias = layer.weight.detach(), layer.bias.detach()
         self._for_weight, self._for_bias = gradients[layer.weight], gradients[layer.bias]
         self._turned, self._given = self._weight.t(), self._weight
+        self.size = len(self._bias)
         self._block = np.empty(self._weight.numel() + self._bias.numel(), np.float32)
 
-    def forward(self, given: Tensor) -> Tensor:
+    def forward(self, given: Tensor, out: Tensor | None = None) -> Tensor:
         """Outputs [rows, outputs]."""
         self._given = given
-        return torch.addmm(self._bias, given, self._turned)
+        return torch.addmm(self._bias, given, self._turned, out=out)
 
     def backward(self, derivative: Tensor, for_given: Tensor) -> None:
         """Write the gradients, and into `for_given` the derivatives by what was given."""

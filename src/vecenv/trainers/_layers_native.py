@@ -17,31 +17,26 @@ def behind_activation(table: int) -> int:
     [stacks, size], stacks, rows, size, whether the activation is tanh (or relu), and room for [size].
     """
     words = int64_at(table, 8)
-    stacks, rows, size = words[3], words[4], words[5]
-    outputs, derivatives = float32_at(words[0], stacks * rows * size), float32_at(words[1], stacks * rows * size)
-    sums, block = float32_at(words[2], stacks * size), float32_at(words[7], size)
-    zero, one = np.float32(0.0), np.float32(1.0)
+    stacks, rows, size, tanh = words[3], words[4], words[5], words[6]
+    block = float32_at(words[7], size)
     for stack in range(stacks):
-        begin = stack * size
-        for column in range(size):
-            sums[begin + column] = zero
+        sums = float32_at(words[2] + 4 * stack * size, size)
+        sums[:] = np.float32(0.0)
         for first in range(0, rows, BLOCK):
-            for column in range(size):
-                block[column] = zero
+            block[:] = np.float32(0.0)
             for row in range(first, min(first + BLOCK, rows)):
-                at = (stack * rows + row) * size
-                if words[6]:
+                at = 4 * (stack * rows + row) * size
+                outputs, derivatives = float32_at(words[0] + at, size), float32_at(words[1] + at, size)
+                if tanh:
                     for column in range(size):
-                        derivative = derivatives[at + column] * (one - outputs[at + column] * outputs[at + column])
-                        derivatives[at + column] = derivative
-                        block[column] += derivative
+                        derivatives[column] *= np.float32(1.0) - outputs[column] * outputs[column]
                 else:
                     for column in range(size):
-                        derivative = derivatives[at + column] * (one if outputs[at + column] > zero else zero)
-                        derivatives[at + column] = derivative
-                        block[column] += derivative
+                        derivatives[column] *= np.float32(outputs[column] > np.float32(0.0))
+                for column in range(size):
+                    block[column] += derivatives[column]
             for column in range(size):
-                sums[begin + column] += block[column]
+                sums[column] += block[column]
     return 0
 
 
@@ -53,25 +48,24 @@ def linear_backward(table: int) -> int:
     """
     words = int64_at(table, 10)
     rows, outputs, size = words[6], words[7], words[8]
-    derivatives, given = float32_at(words[0], rows * outputs), float32_at(words[1], rows * size)
-    weight, for_weight = float32_at(words[2], outputs * size), float32_at(words[3], outputs * size)
-    for_bias, for_given = float32_at(words[4], outputs), float32_at(words[5], rows * size)
-    block = float32_at(words[9], outputs * size)
-    block_bias = float32_at(words[9] + 4 * outputs * size, outputs)
+    derivatives = float32_at(words[0], rows * outputs)
+    for_weight, for_bias = float32_at(words[3], outputs * size), float32_at(words[4], outputs)
+    block, block_bias = float32_at(words[9], outputs * size), float32_at(words[9] + 4 * outputs * size, outputs)
     for_weight[:], for_bias[:] = np.float32(0.0), np.float32(0.0)
     for first in range(0, rows, BLOCK):
         block[:], block_bias[:] = np.float32(0.0), np.float32(0.0)
         for row in range(first, min(first + BLOCK, rows)):
-            begin = row * size
-            for column in range(size):
-                for_given[begin + column] = np.float32(0.0)
+            given, for_given = float32_at(words[1] + 4 * row * size, size), float32_at(words[5] + 4 * row * size, size)
+            for_given[:] = np.float32(0.0)
             for output in range(outputs):
-                derivative, at = derivatives[row * outputs + output], output * size
+                derivative = derivatives[row * outputs + output]
                 block_bias[output] += derivative
+                weight = float32_at(words[2] + 4 * output * size, size)
+                of_weight = float32_at(words[9] + 4 * output * size, size)
                 for column in range(size):
-                    for_given[begin + column] += derivative * weight[at + column]
+                    for_given[column] += derivative * weight[column]
                 for column in range(size):
-                    block[at + column] += derivative * given[begin + column]
+                    of_weight[column] += derivative * given[column]
         for column in range(outputs * size):
             for_weight[column] += block[column]
         for output in range(outputs):

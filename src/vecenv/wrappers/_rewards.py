@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,13 +153,17 @@ class RewardScale(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        valid = exchange.valid
-        if valid.any():
-            rows = exchange.rows[valid]
-            kept = self.returns[rows] * self._gamma * ~exchange.terminated[valid]
-            add_rewards(self.returns, rows, kept, exchange.reward[valid], self.moments if self.learning else None)
-            exchange.reward = exchange.reward / np.sqrt(self.moments.var + self._epsilon)
-        self.returns[exchange.rows[exchange.began]] = 0
+        valid, began = exchange.valid, exchange.began
+        count = np.count_nonzero(valid)
+        if count:
+            rows, reward, terminated = exchange.rows, exchange.reward, exchange.terminated
+            if count < len(rows):
+                rows, reward, terminated = rows[valid], reward[valid], terminated[valid]
+            kept = self.returns[rows] * self._gamma * ~terminated
+            add_rewards(self.returns, rows, kept, reward, self.moments if self.learning else None)
+            exchange.reward = exchange.reward / math.sqrt(self.moments.var.item() + self._epsilon)
+        if np.count_nonzero(began):
+            self.returns[exchange.rows[began]] = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {**self.moments.state_dict(), "returns": self.returns.copy()}
