@@ -14,9 +14,9 @@ FORBIDDEN = -1e8
 """The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
 OUTPUTS, MASK, ACTIONS, ROWS, WIDTH, CHOICES, SIZES, LOG_STD, NOISE, LOG_PROB = range(10)
 """Words of both tables: addresses (MASK may be 0), except for the sizes ROWS, WIDTH (of a row of outputs), CHOICES."""
-NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, SETTINGS, PARTS, PRECISION = range(10, 18)
-"""Further words of the loss: minibatch, values, the derivatives by each, settings, the parts of the loss, and room for
-a float64 per column of outputs."""
+NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, PARTS, PRECISION, SETTINGS = range(10, 18)
+"""Further words of the loss: minibatch, values, the derivatives by each, the parts of the loss, room for a float64 per
+column of outputs, and then, as float64, the settings."""
 CLIP_RANGE, VALUE_WEIGHT, ENTROPY_WEIGHT, CLIP_VALUE, NORMALIZE = range(5)
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL = range(4)
 
@@ -64,12 +64,12 @@ def draw_gaussian(table: int) -> int:
 
 def choices_loss(table: int) -> int:
     """PPO's loss, and its derivatives by logits and values."""
-    words = int64_at(table, 18)
+    words = int64_at(table, SETTINGS)
     rows, width, choices = words[ROWS], words[WIDTH], words[CHOICES]
     logits, sizes = float32_at(words[OUTPUTS], rows * width), int64_at(words[SIZES], choices)
     mask = uint8_at(words[MASK], rows * width if words[MASK] else 0)
     actions, derivatives = int64_at(words[ACTIONS], rows * choices), float32_at(words[FOR_OUTPUTS], rows * width)
-    numbers, settings, parts, mean, deviation = of_loss(words, rows)
+    numbers, settings, parts, mean, deviation = of_loss(table, words, rows)
     highest = total = 0.0
     for row in range(rows):
         at, log_prob = row * width, 0.0
@@ -100,12 +100,12 @@ def choices_loss(table: int) -> int:
 
 def gaussian_loss(table: int) -> int:
     """PPO's loss, and its derivatives by means, log standard deviations and values."""
-    words = int64_at(table, 18)
+    words = int64_at(table, SETTINGS)
     rows, width = words[ROWS], words[WIDTH]
     means, log_std = float32_at(words[OUTPUTS], rows * width), float32_at(words[LOG_STD], width)
     actions, derivatives = float32_at(words[ACTIONS], rows * width), float32_at(words[FOR_OUTPUTS], rows * width)
     for_log_std = float32_at(words[FOR_LOG_STD], width)
-    numbers, settings, parts, mean, deviation = of_loss(words, rows)
+    numbers, settings, parts, mean, deviation = of_loss(table, words, rows)
     precision = float64_at(words[PRECISION], width)
     for column in range(width):
         for_log_std[column] = -settings[ENTROPY_WEIGHT]
@@ -145,11 +145,13 @@ def log_total(logits, mask, begin, size):  # type: ignore[no-untyped-def]  # com
     return highest, math.log(total)
 
 
-def of_loss(words, rows):  # type: ignore[no-untyped-def]  # compiled for its arguments
+def of_loss(table, words, rows):  # type: ignore[no-untyped-def]  # compiled for its arguments
     """What both losses need: minibatch, settings, parts of the loss, and the moments of advantages."""
-    numbers, settings = float32_at(words[NUMBERS], 4 * rows), float64_at(words[SETTINGS], 5)
+    numbers, settings = float32_at(words[NUMBERS], 4 * rows), float64_at(table + 8 * SETTINGS, 5)
     mean, deviation = advantage_moments(numbers, rows, settings)
-    return numbers, settings, float64_at(words[PARTS], 4), mean, deviation
+    parts = float64_at(words[PARTS], 4)
+    parts[:] = 0.0
+    return numbers, settings, parts, mean, deviation
 
 
 def advantage_moments(numbers, rows, settings):  # type: ignore[no-untyped-def]  # compiled for its arguments

@@ -107,7 +107,7 @@ class Gaussian(nn.Module):
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
         numbers = host(actions).reshape(-1, *self._low.shape)
-        return numbers.clip(self._low, self._high).astype(self._dtype, copy=False)
+        return np.minimum(np.maximum(numbers, self._low), self._high).astype(self._dtype, copy=False)
 
     def to_tensor(self, actions: Tensor) -> Tensor:
         """The same as a tensor, on the device that they are on."""

@@ -86,7 +86,7 @@ class Normalize(Transform):
 
     def exchange(self, exchange: Exchange) -> None:
         touched = exchange.touched
-        everyone = bool(touched.all())
+        everyone = np.count_nonzero(touched) == len(touched)
         if isinstance(exchange.obs, dict):
             parts = {key: self._apply(self.moments[key], exchange.obs[key], touched, everyone) for key in self.moments}
             exchange.obs = {**exchange.obs, **parts}

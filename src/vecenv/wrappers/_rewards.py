@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -153,7 +152,7 @@ class RewardScale(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        valid, began = exchange.valid, exchange.began
+        valid = exchange.valid
         count = np.count_nonzero(valid)
         if count:
             rows, reward, terminated = exchange.rows, exchange.reward, exchange.terminated
@@ -161,9 +160,9 @@ class RewardScale(Transform):
                 rows, reward, terminated = rows[valid], reward[valid], terminated[valid]
             kept = self.returns[rows] * self._gamma * ~terminated
             add_rewards(self.returns, rows, kept, reward, self.moments if self.learning else None)
-            exchange.reward = exchange.reward / math.sqrt(self.moments.var.item() + self._epsilon)
-        if np.count_nonzero(began):
-            self.returns[exchange.rows[began]] = 0
+            exchange.reward = exchange.reward / self.moments.deviation(self._epsilon)
+        if count < len(exchange) or np.count_nonzero(exchange.done):
+            self.returns[exchange.rows[exchange.began]] = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {**self.moments.state_dict(), "returns": self.returns.copy()}
