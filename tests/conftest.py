@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib.util
 import logging
 import os
 import signal
@@ -60,10 +61,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
     unknown = set(listed)
-    no_processes = _no_processes()
+    lacking = {"process": _no_processes(), "compiled": _no_native_code()}
     for item in items:
-        if no_processes is not None and any(str(value).startswith("process") for value in _parameters(item).values()):
-            item.add_marker(pytest.mark.skip(reason=no_processes))
+        for engine, why in lacking.items():
+            if why is not None and any(str(value).startswith(engine) for value in _parameters(item).values()):
+                item.add_marker(pytest.mark.skip(reason=why))
         names = {item.nodeid, item.nodeid.partition("[")[0]}
         if any(_is_left_out(item, listed[name]) for name in names & listed.keys()) or _left_to_sync(item):
             item.add_marker(pytest.mark.slow)
@@ -84,6 +86,11 @@ def _no_processes() -> str | None:
     from vecenv.engines import Process
 
     return Process.unavailable()
+
+
+def _no_native_code() -> str | None:
+    """Why kernels cannot be compiled on this Python, None if they can. Other platforms than Linux try it in the tests."""
+    return None if importlib.util.find_spec("numba") is not None else "Numba is not installed"
 
 
 def _parameters(item: Any) -> dict[str, Any]:
