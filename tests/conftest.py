@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
     unknown = set(listed)
-    lacking = {"process": _no_processes(), "compiled": _no_native_code()}
+    lacking = {"process": _no_processes(), "compiled": _not_installed("numba"), "ale": _not_installed("ale_py")}
     for item in items:
         for engine, why in lacking.items():
             if why is not None and any(str(value).startswith(engine) for value in _parameters(item).values()):
@@ -88,9 +88,9 @@ def _no_processes() -> str | None:
     return Process.unavailable()
 
 
-def _no_native_code() -> str | None:
-    """Why kernels cannot be compiled on this Python, None if they can. Other platforms than Linux try it in the tests."""
-    return None if importlib.util.find_spec("numba") is not None else "Numba is not installed"
+def _not_installed(module: str) -> str | None:
+    """Why tests of an engine that needs a module cannot run, None if they can."""
+    return None if importlib.util.find_spec(module) is not None else f"{module} is not installed"
 
 
 def _parameters(item: Any) -> dict[str, Any]:

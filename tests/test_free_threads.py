@@ -155,6 +155,20 @@ def test_a_program_that_leaves_envs_open_ends_without_a_word():
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
+OWN_KERNEL = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in ("numba", "llvmlite") else find_spec(name, *rest)
+import vecenv
+with vecenv.make("Snake-v0", 2) as envs:
+    envs.reset(seed=0)
+    envs.step([0, 0])
+    print(envs.engine.name, envs.engine_reason)
+"""
+
+
 @pytest.fixture
 def no_numba(monkeypatch):
     """As if Numba were not installed, which it cannot be on some Pythons."""
@@ -175,6 +189,13 @@ def test_without_numba_kernels_run_in_python_and_native_code_is_refused(no_numba
         vecenv.make("CartPole-v1", 2, engine="compiled")
     with pytest.raises(UnsupportedError, match="Numba is not installed"):
         native_function(test_without_numba_kernels_run_in_python_and_native_code_is_refused)
+
+
+def test_without_numba_an_own_kernel_runs_in_python():
+    ended = subprocess.run([sys.executable, "-c", OWN_KERNEL], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("sync")
+    assert "Numba is not installed" in ended.stdout
 
 
 def test_addresses_of_arrays_are_right_on_this_python():
