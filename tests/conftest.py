@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
     unknown = set(listed)
-    lacking = {"process": _no_processes(), "compiled": _not_installed("numba"), "ale": _not_installed("ale_py")}
+    lacking = {"process": _no_processes(), "mujoco": _not_installed("mujoco")}
+    lacking |= {"compiled": _not_installed("numba"), "ale": _not_installed("ale_py")}
     for item in items:
         for engine, why in lacking.items():
             if why is not None and any(str(value).startswith(engine) for value in _parameters(item).values()):
