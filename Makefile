@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 NEXT ?= .venv-gymnasium-next
+# A Python without the GIL, and the environment that is made with it.
+FREE_THREADED ?= python3.13t
+FREE ?= .venv-free-threaded
 BIN = $(VENV)/bin
 PIP = -m pip install -qq --disable-pip-version-check --no-compile
 UV = -m uv pip install -q
@@ -18,7 +21,7 @@ NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curv
 # What PettingZoo's envs need, without pygame-ce, which would overwrite pygame.
 ZOO = mpe2==1.1.1 chess==1.11.2 rlcard==1.2.0 termcolor==3.3.0 pymunk==7.3.1 cffi==2.1.1 pycparser==3.12 box2d==2.3.10
 
-.PHONY: run test test-all test-next test-next-all test-clients docs links gallery lint style types tests format bench clean
+.PHONY: run test test-all test-next test-next-all test-free-threaded test-clients docs links gallery lint style types tests format bench clean
 
 run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
 	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
@@ -34,6 +37,9 @@ test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 
 test-next-all: $(NEXT)/.ready
 	$(NEXT)/bin/python $(PYTEST) -m "not gpu" $(NEXT_TESTS) $(NEXT_ONLY)
+
+test-free-threaded: $(FREE)/.ready  ## Python's engines without the GIL; FREE_THREADED=python3.14t takes another Python
+	PYTHON_GIL=0 $(FREE)/bin/python $(PYTEST) @tests/platforms/free_threaded.txt
 
 test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, TorchRL, OpenEnv, ..., each in an environment of its own
 	$(BIN)/python tests/clients/run.py
@@ -83,7 +89,7 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/clients.py ant
 
 clean:
-	rm -rf $(VENV) $(NEXT) .venv-clients dist build docs/reference/generated .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NEXT) $(FREE) .venv-clients dist build docs/reference/generated .pytest_cache .ruff_cache
 
 # A file says that an environment is complete. It is written last and removed first: a failed install leaves none.
 # torch comes first and by its exact version: a range would bring several gigabytes of CUDA. uv installs the rest three
@@ -115,4 +121,14 @@ $(NEXT)/.ready: pyproject.toml
 	@$(NEXT)/bin/python $(PIP) --constraint constraints.txt uv
 	@$(NEXT)/bin/python $(UV) --editable . gymnasium==1.4.0 pytest pytest-timeout pytest-xdist hypothesis psutil pygame \
 		opencv-python-headless
+	@touch $@
+
+# Numba is left out, which does not exist for Python 3.13t, and so are packages that would have to be compiled.
+$(FREE)/.ready: pyproject.toml
+	@rm -f $@
+	@echo "Installing vecenv for $(FREE_THREADED) into $(FREE) ..."
+	@$(FREE_THREADED) -m venv $(FREE)
+	@$(FREE)/bin/python $(PIP) --only-binary :all: numpy gymnasium cloudpickle pytest pytest-timeout pytest-xdist \
+		hypothesis psutil rich
+	@$(FREE)/bin/python $(PIP) --no-deps --editable .
 	@touch $@

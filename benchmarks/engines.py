@@ -32,6 +32,10 @@ def cartpole() -> gymnasium.Env[Any, Any]:
     return gymnasium.make("CartPole-v1")
 
 
+def acrobot() -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("Acrobot-v1")
+
+
 class Frames(gymnasium.Env[np.ndarray, int]):
     """84x84x4 frames, new ones at every step, that cost next to nothing."""
 
@@ -379,6 +383,9 @@ if __name__ == "__main__":
                 "16 envs that compute in NumPy", "vecenv sync", lambda *turns: threads(Computing, 16, *turns)
             ),
             "python_threads": Question("64 CartPole-v1", "vecenv sync", lambda *turns: threads(cartpole, 64, *turns)),
+            "slower_python_threads": Question(
+                "64 Acrobot-v1", "vecenv sync", lambda *turns: threads(acrobot, 64, *turns)
+            ),
             "make": Question("make, 4 workers", None, lambda turns, _: make_four_workers(turns)),
             "start": Question("two workers, 64 CartPole-v1", None, lambda *turns: start_and_memory()),
         },

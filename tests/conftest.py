@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib.util
 import logging
 import os
 import signal
@@ -60,10 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
     unknown = set(listed)
-    no_processes = _no_processes()
+    lacking = {"process": _no_processes(), "mujoco": _not_installed("mujoco")}
+    lacking |= {"compiled": _not_installed("numba"), "ale": _not_installed("ale_py")}
     for item in items:
-        if no_processes is not None and any(str(value).startswith("process") for value in _parameters(item).values()):
-            item.add_marker(pytest.mark.skip(reason=no_processes))
+        for engine, why in lacking.items():
+            if why is not None and any(str(value).startswith(engine) for value in _parameters(item).values()):
+                item.add_marker(pytest.mark.skip(reason=why))
         names = {item.nodeid, item.nodeid.partition("[")[0]}
         if any(_is_left_out(item, listed[name]) for name in names & listed.keys()) or _left_to_sync(item):
             item.add_marker(pytest.mark.slow)
@@ -84,6 +87,11 @@ def _no_processes() -> str | None:
     from vecenv.engines import Process
 
     return Process.unavailable()
+
+
+def _not_installed(module: str) -> str | None:
+    """Why tests of an engine that needs a module cannot run, None if they can."""
+    return None if importlib.util.find_spec(module) is not None else f"{module} is not installed"
 
 
 def _parameters(item: Any) -> dict[str, Any]:

@@ -64,8 +64,11 @@ class CallOrder:
         self.survives_fork = False
         """A child may go on with its copy: nothing is shared with the parent."""
         self.inside: int | None = None
-        """The thread inside. Where a public call ends this is set to None by a plain assignment: if a method did it, a
-        signal handler could raise before the method has begun."""
+        """The thread inside."""
+        self.vacant = True
+        """Exists while no thread is inside. Of several threads that delete it at once, one succeeds, also without the
+        GIL. Where a public call ends, `inside` and `vacant` are assigned: if a method did it, a signal handler could
+        raise before the method has begun."""
 
     @property
     def ready(self) -> np.ndarray:
@@ -74,24 +77,27 @@ class CallOrder:
         return self._states & _READY > 0
 
     def enter(self, call: str) -> None:
-        """Begin a public call. It ends with `inside = None`, see there."""
+        """Begin a public call. It ends with `inside, vacant = None, True`, see there."""
         if self._here[0] or self.survives_fork:
             thread = threading.get_ident()
-            # No call between these lines: there Python may run another thread, which would enter too.
-            if self.inside is None:
+            # No call between these lines: a signal handler could raise after it.
+            try:
+                del self.vacant
+            except AttributeError:
+                pass
+            else:
                 self.inside = thread
                 if not self.closed:  # only now: `close` sets it, and then looks whether anybody is inside
                     return
-                self.inside = None
+                self.inside, self.vacant = None, True
         self.check_open(call)
         if not self.is_mine():
             raise CallOrderError(
                 f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; "
                 "make one in the child"
             )
-        if self.inside is not None:
-            who = "the same thread (a signal handler?)" if self.inside == threading.get_ident() else "another thread"
-            raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
+        who = "the same thread (a signal handler?)" if self.inside == threading.get_ident() else "another thread"
+        raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
 
     def check_open(self, call: str) -> None:
         """Raise ClosedError after `close`."""
@@ -111,8 +117,11 @@ class CallOrder:
 
     def _at_fork_reinit(self) -> None:
         """In a forked child: a thread that was inside does not exist there. The rows that it left need a reset."""
-        if self.inside not in (None, threading.get_ident()):
-            self.inside = None
+        if self.inside == threading.get_ident():
+            return
+        was_inside = self.inside is not None
+        self.inside, self.vacant = None, True
+        if was_inside:
             self.resync(self.all_rows)
 
     def is_mine(self) -> bool:

@@ -178,7 +178,7 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
             del keep
             return self._handed_out()
         finally:
-            order.inside = None
+            order.inside, order.vacant = None, True
 
     def _handed_out(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """The latest results."""

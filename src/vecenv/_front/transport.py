@@ -31,6 +31,7 @@ from vecenv.engines import (
     SupportsGone,
     SupportsKill,
     SupportsStates,
+    SupportsWake,
     SupportsWarnings,
     registry,
 )
@@ -94,7 +95,7 @@ class Transport(gymnasium.vector.VectorEnv):
         """The public call `step` of all rows, if the engine can run them in one call."""
         self._whole_exchange: Callable[[Transport, Any], Exchange] | None = None
         """The same for wrappers."""
-        self._may_time_out = isinstance(self.engine, SupportsKill)
+        self._may_time_out = isinstance(self.engine, SupportsWake)
         """Whether steps need `send` and `recv` if there is a time limit: `exchange_all` has none."""
         if isinstance(self.engine, SupportsExchange) and not self._lenient:
             self._whole_step = whole_step(self, self._results.whole)
@@ -113,7 +114,7 @@ class Transport(gymnasium.vector.VectorEnv):
             self._resync(error)
             raise
         finally:
-            order.inside = None  # not in a call: a signal handler could raise before it has begun
+            order.inside, order.vacant = None, True  # not in a call: a signal handler could raise before it has begun
         if self._warnings:
             self._warn()
         return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
@@ -227,9 +226,11 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
         self.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             if not self.closed:
                 self.close(timeout=1.0)
+        except Exception:  # when Python ends, `contextlib` may be gone
+            pass
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not isinstance(self.engine, SupportsStates):

@@ -86,7 +86,7 @@ def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[T
             front._resync(error)
             raise
         finally:
-            order.inside = None
+            order.inside, order.vacant = None, True
         if warnings:
             front._warn()
         return made

@@ -224,8 +224,8 @@ class SupportsExchange(Protocol):
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row: the op `alive` where an episode goes on, the op `over` where it is over.
 
-        It cannot time out. If `envs.timeout` is set and the engine can end workers (`SupportsKill`), the front calls
-        `send` and `recv` instead.
+        It cannot time out. If `envs.timeout` is set and the engine waits for threads or processes (`SupportsWake`), the
+        front calls `send` and `recv` instead.
 
         Args:
             alive, over: ops.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from vecenv._batch.layout import Layout
 from vecenv._util.forks import FORK_LOCK
 from vecenv._util.garbage import no_garbage_collection
-from vecenv.errors import KernelError
+from vecenv.errors import KernelError, UnsupportedError
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.resolve import resolve
@@ -109,7 +109,11 @@ def native_text(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     check: bool = False,
 ) -> str:
-    """The text that native code of a kernel is compiled from."""
+    """The text that native code of a kernel is compiled from. Raises UnsupportedError where there is no native code."""
+    from vecenv.kernel.numba.trial import native_code_fails
+
+    if (failure := native_code_fails()) is not None:
+        raise UnsupportedError(failure)
     backend, program = _resolved(kernel, observation, action, None, shapes, check)
     return backend.emit(program)
 

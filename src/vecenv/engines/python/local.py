@@ -69,10 +69,11 @@ class LocalEngine:
             raise
 
     def _runner(self, factories: Sequence[Factory], on_error: Any, start: int, stop: int) -> RowRunner:
-        # One part shares the batch itself, several have views with mailboxes of their own.
-        batch = self.batch if stop - start == len(self.envs) else self.batch.rows(start, stop)
+        # The calling thread runs the batch itself. Threads of ours have views with mailboxes of their own: the front
+        # looks through those of the batch while they run.
+        batch = self.batch.rows(start, stop) if self.watched else self.batch
         return RowRunner(
-            self.envs if batch is self.batch else self.envs[start:stop],
+            self.envs if stop - start == len(self.envs) else self.envs[start:stop],
             batch,
             Clocks.allocate(stop - start),
             first=start,

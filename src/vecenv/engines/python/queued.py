@@ -89,7 +89,7 @@ class QueuedEngine:
     def _finish(self, rows: list[int], mail: dict[int, Mail]) -> None:
         """Rows were run: their columns are written."""
         self._results.put((rows, mail))
-        for listen in tuple(self._listeners) if self._listeners else ():
+        for listen in self._listeners.copy() if self._listeners else ():  # another thread may add one meanwhile
             listen()
 
     # --- how ---------------------------------------------------------------------------------------------------------

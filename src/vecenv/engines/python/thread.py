@@ -17,6 +17,7 @@ import numpy as np
 
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import Fault
+from vecenv.engines.python.calls import item_view
 from vecenv.engines.python.copies import end_copies_of_this_thread
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
@@ -44,6 +45,7 @@ class ThreadEngine(QueuedEngine, LocalEngine):
 
     name = "thread"
     watched = True
+    checks_actions = False
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class ThreadEngine(QueuedEngine, LocalEngine):
         """Threads that have closed their envs. `Thread.join` would not do: after Ctrl-C in it, CPython takes a running
         thread for ended."""
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
+        self._blocks = [(worker, list(range(stop - start))) for worker, (start, stop) in enumerate(self._bounds)]
+        """The rows of each thread, if all are sent."""
         self._threads = [
             threading.Thread(target=self._serve, args=parts, name=f"vecenv-thread-{number}", daemon=True)
             for number, parts in enumerate(zip(self._runners, self._queues, range(workers), strict=True))
@@ -83,12 +87,8 @@ class ThreadEngine(QueuedEngine, LocalEngine):
         _open.add(self)
 
     def send(self, rows: Rows) -> None:
-        rows = np.sort(rows)
         number = self._pending.sequence + 1
-        workers = self._worker_of[rows]
-        parts = [
-            (int(worker), (rows[workers == worker] - self._bounds[worker][0]).tolist()) for worker in np.unique(workers)
-        ]
+        parts = self._blocks if len(rows) == len(self._worker_of) else self._parts_of(np.sort(rows))
         self._to_run[rows] = number
         try:
             self._pending.open(rows)
@@ -98,12 +98,29 @@ class ThreadEngine(QueuedEngine, LocalEngine):
                 self._share_out(parts, number)
             raise
 
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Send all rows and receive them. Observations have no ring of buffers: `rotate` changes nothing."""
+        self.batch.set_ops(alive, over)
+        self.send(self._pending.everyone)
+        self.recv(len(self._worker_of))
+        return self.batch.count_ended()
+
+    @property
+    def rewards_are_finite(self) -> bool:
+        return self.batch.rewards_are_finite()
+
+    def _parts_of(self, rows: Rows) -> list[tuple[int, list[int]]]:
+        """Threads and their rows, local to their runners; `rows` are ascending."""
+        workers = self._worker_of[rows]
+        return [
+            (int(worker), (rows[workers == worker] - self._bounds[worker][0]).tolist()) for worker in np.unique(workers)
+        ]
+
     def _share_out(self, parts: list[tuple[int, list[int]]], number: int) -> None:
         """Give each thread its rows."""
         for worker, mine in parts:
             runner = self._runners[worker]
-            if runner.batch is not self.batch:
-                hand_over(self.batch, runner.batch, mine, runner.first)
+            hand_over(self.batch, runner.batch, mine, runner.first)
             self._queues[worker].put((number, mine))
 
     def close(self, timeout: float = 5.0) -> None:
@@ -129,9 +146,10 @@ class ThreadEngine(QueuedEngine, LocalEngine):
     def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[SentRows | None], worker: int) -> None:
         end_copies_of_this_thread()  # which would be copies of the program that have this thread alone
         to_run = self._to_run[runner.first : runner.first + len(runner.envs)]
+        number_of = item_view(to_run)
         while (task := inbox.get()) is not None and not self._stopping:
             number, rows = task
-            rows = [row for row in rows if to_run[row] == number]
+            rows = [row for row in rows if number_of[row] == number]
             while rows and not self._stopping:
                 count = 1 if self._eager else runner.clocks.rows_within(_TOGETHER_SECONDS)
                 self._run_rows(runner, to_run, rows[:count])

@@ -15,8 +15,6 @@ from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
 from vecenv.kernel.numba.early import call_early
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
-from vecenv.kernel.numba.entry import python_function
-from vecenv.kernel.numba.load import load_or_compile
 
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
@@ -56,6 +54,9 @@ class NumbaBackend:
         return f"{emitted.text}\n\n\n{Driver(emitted).text()}"
 
     def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> NumbaCode:
+        from vecenv.kernel.numba.entry import python_function
+        from vecenv.kernel.numba.load import load_or_compile  # late: without Numba kernels are checked all the same
+
         kernel, emitted = program.kernel, call_early(emit(program), precision)
         driver = Driver(emitted)
         text = driver.text()

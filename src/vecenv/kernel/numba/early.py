@@ -18,8 +18,6 @@ import dataclasses
 import platform
 from collections.abc import Collection
 
-import llvmlite.binding as llvm
-
 from vecenv.kernel.lower.tree import copied, local
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
 
@@ -77,6 +75,8 @@ def _near(early: ast.FunctionDef) -> ast.FunctionDef | None:
 
     The C library must be the one whose errors are known, and the processor must multiply and add at once.
     """
+    import llvmlite.binding as llvm  # late: without Numba kernels are checked all the same
+
     can_fuse = platform.machine() == "aarch64" or llvm.get_host_cpu_features().get("fma", False)
     near = copied(early)
     near.name = "near"

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from vecenv._util.forks import FORK_LOCK
+from vecenv.errors import UnsupportedError
+from vecenv.kernel.numba.trial import native_code_fails
 
 _HEAD = object.__basicsize__
 
@@ -44,8 +46,13 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
     Args:
         function: of a module that holds nothing but such functions; it may call the others.
         names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
+
+    Raises:
+        UnsupportedError: native code does not run on this platform.
     """
     assert isinstance(function, FunctionType)
+    if (failure := native_code_fails()) is not None:  # before the import: Numba may be missing
+        raise UnsupportedError(failure)
     with FORK_LOCK:
         from vecenv.kernel.numba.load import load_or_compile
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.metadata import version
 
@@ -28,15 +30,23 @@ with vecenv.make("CartPole-v1", 2, engine="compiled") as envs:
     envs.step([0, 1])
 """
 _SECONDS = 120.0
+_NO_NUMBA = ", and may not exist for this free-threaded Python: docs/platforms.md"
+
+
+def is_free_threaded() -> bool:
+    """Whether this Python can run threads without the GIL."""
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 @functools.cache
 def native_code_fails() -> str | None:
     """Why native code does not run on this platform, None if it does.
 
-    On Linux nothing is tried. Elsewhere the first call of an installation takes seconds; a file in the kernel cache
-    says to later processes that it went well.
+    It needs Numba, which does not exist for every Python. On Linux nothing else is tried. Elsewhere the first call
+    of an installation takes seconds; a file in the kernel cache says to later processes that it went well.
     """
+    if importlib.util.find_spec("numba") is None or importlib.util.find_spec("llvmlite") is None:
+        return f"Numba is not installed{_NO_NUMBA if is_free_threaded() else ': pip install numba'}"
     if sys.platform == _TESTED or _INSIDE in os.environ:
         return None
     versions = (__version__, version("numba"), version("llvmlite"), version("numpy"), platform.python_version())
