@@ -1,6 +1,7 @@
 """What threads share, so that engines are right without the GIL too. `make test-free-threaded` runs the laws there."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
@@ -204,10 +205,22 @@ def test_addresses_of_arrays_are_right_on_this_python():
     assert address_of(array[1:]) == array[1:].ctypes.data
 
 
+ALL_ENGINES = """
+import sys
+import vecenv
+from vecenv.testing import LawEnv
+for engine in ("sync", "thread", "process", "asyncio"):
+    with vecenv.make(LawEnv, 4, engine=engine) as envs:
+        envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+print(sys._is_gil_enabled())
+"""
+
+
 @pytest.mark.skipif(not is_free_threaded(), reason="this Python always has the GIL")
 def test_nothing_turns_the_gil_on():
-    for engine in ("sync", "thread", "process", "asyncio"):
-        with vecenv.make(LawEnv, 4, engine=engine) as envs:
-            envs.reset(seed=0)
-            envs.step(envs.action_space.sample())
-    assert not sys._is_gil_enabled()  # type: ignore[attr-defined]  # since Python 3.13
+    """In a process without PYTHON_GIL, which would keep it off whatever is imported."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    command = [sys.executable, "-W", "error", "-c", ALL_ENGINES]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "False\n", "")

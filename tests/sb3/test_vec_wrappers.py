@@ -276,3 +276,23 @@ left = [name for name, module in sys.modules.items()
 assert not left, left
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+
+
+def test_monitor_counts_around_a_vec_env_that_returns_lists(monkeypatch):
+    inside = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+    step_wait = inside.step_wait
+
+    def lists():
+        obs, rewards, dones, infos = step_wait()
+        return obs, rewards, dones.tolist(), infos
+
+    monkeypatch.setattr(inside, "step_wait", lists)
+    venv = VecMonitor(inside)
+    venv.seed(0)
+    venv.reset()
+    for count in range(1, 501):
+        _, _, dones, infos = venv.step([0])
+        if dones[0]:
+            break
+    assert infos[0]["episode"]["l"] == count
+    venv.close()

@@ -1,6 +1,8 @@
 """Written-out gradients are those of autograd, and native Adam is that of torch."""
 
+import copy
 import dataclasses
+import pickle
 from multiprocessing.reduction import ForkingPickler
 
 import gymnasium
@@ -11,6 +13,7 @@ from gymnasium import spaces
 from torch import nn
 
 import vecenv
+from vecenv.errors import UnsupportedError
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, _few, _layers, a2c
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
@@ -334,3 +337,38 @@ def test_adam_on_the_cpu_is_that_of_torch():
         twin.grad = gradient
         theirs.step()
     torch.testing.assert_close(flat.vector, twin.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_minibatches_of_different_sizes_have_the_gradients_of_fresh_memory():
+    network, flat = network_of(NUMBERS, ACTIONS["box"], PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, ACTIONS["box"], 1)
+    reused = by_hand(network, flat)
+    for rows in (ROWS, 5, 1, ROWS):
+        batch = {"obs": obs[:rows], "actions": actions[:rows], "numbers": numbers[:rows]}
+        found, losses = reused.gradient_of(batch, PPOConfig(), 0.2, 0.0)
+        expected, same = by_hand(network, flat).gradient_of(batch, PPOConfig(), 0.2, 0.0)
+        assert torch.equal(found, expected)
+        assert losses == same
+
+
+def test_a_network_in_shared_memory_learns_as_before_with_an_optimizer_of_torch():
+    """Its gradients are views of the gradient of all parameters, so they move too."""
+
+    def learnt(share):
+        trainer = PPO("Pendulum-v1", PPOConfig(num_envs=2, rollout_steps=16), optimizer=torch.optim.SGD).learn(32)
+        if share:
+            trainer.network.share_memory()
+        trainer.learn(96).close()
+        return trainer.flat.vector
+
+    assert torch.equal(learnt(True), learnt(False))
+
+
+@pytest.mark.parametrize("trainer", [PPO, SAC])
+def test_a_trainer_is_saved_and_not_copied(trainer):
+    made = trainer("Pendulum-v1", trainer.Config(num_envs=1))
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(UnsupportedError, match=r"load\(path, envs\)"):
+            copied(made)
+    copy.deepcopy(made.policy)
+    made.close()

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+import vecenv
 from tests.wrappers.driving import assert_same, drive, in_every_case, make
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers import ClipReward, NormalizeReward, TransformReward, VectorizeTransformReward
@@ -133,3 +134,11 @@ def test_bad_arguments_are_named():
         wrapped.reset()
         with pytest.raises(SpaceError, match="one reward per env"):
             wrapped.step(np.array([0, 1, 0]))
+
+
+def test_normalized_rewards_are_float64_whatever_was_normalized():
+    envs = vecenv.make("CartPole-v1", 2)
+    envs = NormalizeReward(TransformReward(envs, lambda reward: reward.astype(np.float32)))
+    envs.reset(seed=0)
+    assert envs.step(np.array([0, 1]))[1].dtype == np.float64
+    envs.close()

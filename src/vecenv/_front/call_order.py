@@ -66,9 +66,9 @@ class CallOrder:
         self.inside: int | None = None
         """The thread inside."""
         self.vacant = True
-        """Exists while no thread is inside. Of several threads that delete it at once, one succeeds, also without the
-        GIL. Where a public call ends, `inside` and `vacant` are assigned: if a method did it, a signal handler could
-        raise before the method has begun."""
+        """An attribute that a call deletes when it enters. Of several threads that do so at once one succeeds, also
+        without the GIL, and the others are refused. Where a public call ends, `inside` and `vacant` are assigned: if a
+        method did it, a signal handler could raise before the method has begun."""
 
     @property
     def ready(self) -> np.ndarray:

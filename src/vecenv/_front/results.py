@@ -89,13 +89,15 @@ class Results:
 
     def exchange(self, rows: Rows, ascending: bool = True) -> Exchange:
         """The same for wrappers; if not `ascending`, all rows may be in any order too."""
-        whole = ascending and len(rows) == len(self._batch)
+        batch = self._batch
+        whole = ascending and len(rows) == len(batch)
         obs, reward, terminated, truncated, infos, rolled = self._take_out(None if whole else rows)
-        final = None if rolled is None else self._batch.take(self._batch.final_obs, None if whole else rows, True)
+        final = None if rolled is None else batch.take(batch.final_obs, None if whole else rows, True)
         final_obs = None if final is None else self._layout.batched(final)
         batched = self._layout.batched(obs)
         successors = None if final is None else self._by_value(obs, final, terminated | truncated)
-        chosen: Any = slice(None) if whole else rows
+        columns = batch.op, batch.episode_return, batch.episode_length
+        ops, returns, lengths = (column.copy() if whole else column[rows] for column in columns)
         return Exchange(
             rows=rows.copy(),
             obs=batched,
@@ -103,10 +105,10 @@ class Results:
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            ops=self._batch.op[chosen].copy(),
+            ops=ops,
             infos=infos,
-            episode_return=self._batch.episode_return[chosen].copy(),
-            episode_length=self._batch.episode_length[chosen].copy(),
+            episode_return=returns,
+            episode_length=lengths,
             read_final=None if final is None else (final_obs, self._layout.reader(final)),
             by_value=None if successors is None else (batched, successors),
         )

@@ -30,7 +30,7 @@ class EpisodeTotals:
             valid = True
         self.returns[rows] += reward if valid is True else np.where(valid, reward, 0)
         self.lengths[rows] += valid
-        return (done if valid is True else done & valid).nonzero()[0]
+        return np.flatnonzero(done if valid is True else done & valid)
 
 
 class EpisodeLog(EpisodeTotals):

@@ -139,6 +139,16 @@ class FrameStacks:
         ctypes.memmove(*self._moves[row])
         self._newest[row][...] = frame
 
+    def push_all(self, frames: np.ndarray) -> None:
+        """Add the newest frame of every row.
+
+        All frames are moved at once. The first of each row gets into the last place of the row before, where the newest
+        one goes.
+        """
+        start, second, _ = self._moves[0]
+        ctypes.memmove(start, second, self._frames.nbytes - (second - start))
+        self._frames[:, -1] = frames
+
     def begin(self, row: int, frame: np.ndarray) -> None:
         """Begin an episode with its first frame."""
         self._frames[row] = 0 if self._zero else frame

@@ -50,7 +50,6 @@ class HandWritten:
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
         self._log_std = nothing if self._choices else head.log_std.detach()
         self._for_log_std = nothing if self._choices else own[head.log_std]
-        self._loss_parts, self._precision = np.empty(4), np.empty(self._actor.size)
         self._make_room(0)
         # Tensors, whose addresses are asked for at each call: sending a network to another process moves its memory.
 
@@ -96,9 +95,12 @@ class HandWritten:
         self._critic.forward(for_critic, value)
         clip_value = math.inf if config.clip_value is None else config.clip_value
         settings = clip_range, config.value_weight, entropy_weight, clip_value, config.normalize_advantage
-        words = self._words(self._addresses[0], outputs.shape, mask, batch["actions"])
+        parts, precision = np.zeros(4), np.empty(self._actor.size)
+        words = self._words(outputs.data_ptr(), outputs.shape, mask, batch["actions"])
+        written = [tensor.data_ptr() for tensor in (value, for_outputs, for_value, self._for_log_std)]
+        addresses = address_of(batch["numbers"]), *written, address_of(parts), address_of(precision)
         native(_by_hand_native.choices_loss if self._choices else _by_hand_native.gaussian_loss)(
-            _loss_table(*words, 0, 0, address_of(batch["numbers"]), *self._addresses[1:], *settings)
+            _loss_table(*words, 0, 0, *addresses, *settings)
         )
         self._actor.backward(for_outputs, self._hidden.for_outputs[0])
         self._critic.backward(for_value, self._hidden.for_outputs[1])
@@ -106,7 +108,7 @@ class HandWritten:
         norm = math.sqrt(torch.dot(self.gradient, self.gradient).item()) + 1e-6
         if norm > config.max_grad_norm:
             self.gradient *= config.max_grad_norm / norm
-        return self.gradient, dict(zip(("policy", "value", "entropy", "kl"), self._loss_parts.tolist(), strict=True))
+        return self.gradient, dict(zip(("policy", "value", "entropy", "kl"), parts.tolist(), strict=True))
 
     def _features(self, obs: Any) -> Tensor:
         if self._numbers and isinstance(obs, np.ndarray) and obs.dtype == np.float32:  # what the encoder does, in short
@@ -122,8 +124,6 @@ class HandWritten:
         """Memory for outputs and values of this many rows, and for the derivatives by them."""
         widths = self._actor.size, self._critic.size
         self._room = [torch.empty((rows, width), dtype=torch.float32, device=CPU) for width in (*widths, *widths)]
-        tensors, arrays = (*self._room, self._for_log_std), (self._loss_parts, self._precision)
-        self._addresses = *[tensor.data_ptr() for tensor in tensors], *map(address_of, arrays)
 
     def _words(
         self, outputs: int, shape: Sequence[int], mask: np.ndarray | None, actions: np.ndarray

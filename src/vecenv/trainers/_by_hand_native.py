@@ -15,8 +15,8 @@ FORBIDDEN = -1e8
 OUTPUTS, MASK, ACTIONS, ROWS, WIDTH, CHOICES, SIZES, LOG_STD, NOISE, LOG_PROB = range(10)
 """Words of both tables: addresses (MASK may be 0), except for the sizes ROWS, WIDTH (of a row of outputs), CHOICES."""
 NUMBERS, VALUE, FOR_OUTPUTS, FOR_VALUE, FOR_LOG_STD, PARTS, PRECISION, SETTINGS = range(10, 18)
-"""Further words of the loss: minibatch, values, the derivatives by each, the parts of the loss, room for a float64 per
-column of outputs, and then, as float64, the settings."""
+"""Further words of the loss: minibatch, values, the derivatives by each, the parts of the loss, which are zero before,
+room for a float64 per column of outputs, and then, as float64, the settings."""
 CLIP_RANGE, VALUE_WEIGHT, ENTROPY_WEIGHT, CLIP_VALUE, NORMALIZE = range(5)
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL = range(4)
 
@@ -149,9 +149,7 @@ def of_loss(table, words, rows):  # type: ignore[no-untyped-def]  # compiled for
     """What both losses need: minibatch, settings, parts of the loss, and the moments of advantages."""
     numbers, settings = float32_at(words[NUMBERS], 4 * rows), float64_at(table + 8 * SETTINGS, 5)
     mean, deviation = advantage_moments(numbers, rows, settings)
-    parts = float64_at(words[PARTS], 4)
-    parts[:] = 0.0
-    return numbers, settings, parts, mean, deviation
+    return numbers, settings, float64_at(words[PARTS], 4), mean, deviation
 
 
 def advantage_moments(numbers, rows, settings):  # type: ignore[no-untyped-def]  # compiled for its arguments

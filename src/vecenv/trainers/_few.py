@@ -25,7 +25,6 @@ class Few:
         self._depth, self._tanh = len(stacks.weights), stacks.activation == "tanh"
         self._widest = max(size for _, size in sizes)
         self._each = sum(weight.numel() for weight, _ in self._layers)
-        self._table = table_of(f"{8 + 4 * len(self._layers)}q")
 
     def fits(self, rows: int) -> bool:
         """Whether this many rows are computed faster here than by torch."""
@@ -41,5 +40,5 @@ class Few:
         for (weight, bias), size in zip(self._layers, self._sizes, strict=True):
             # Addresses are asked for at each call: sending a network to another process moves its memory.
             words += weight.data_ptr(), bias.data_ptr(), *size
-        native(_few_native.forward)(self._table(*words))
+        native(_few_native.forward)(table_of(f"{len(words)}q")(*words))
         return outputs, values

@@ -78,17 +78,18 @@ class Hidden:
 
     def _behind_activation(self, layer: int, for_bias: Tensor) -> Tensor:
         """Derivatives by what the activation was given; their sums over rows are written into `for_bias`."""
-        array, at, derivatives_at = self._places[layer]
-        rest = *array.shape, self._tanh, address_of(self._block)
-        native(_layers_native.behind_activation)(_activation_table(at, derivatives_at, for_bias.data_ptr(), *rest))
-        return self._derivatives[layer][0]
+        (_, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
+        addresses = address_of(array), address_of(derivative_array), for_bias.data_ptr()
+        table = _activation_table(*addresses, *array.shape, self._tanh, address_of(self._block))
+        native(_layers_native.behind_activation)(table)
+        return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
         torch.bmm(derivative, self._turned[layer], out=self._derivatives[layer - 1][0])
 
     def _make_room(self, rows: int) -> None:
         """Memory for this many rows: tensors, and the same as arrays."""
-        self._rows = rows
+        self._rows = -1  # after an interrupt in here, the next call begins anew
         sizes = [bias.shape[-1] for bias in self._biases]
 
         def room() -> list[tuple[Tensor, np.ndarray]]:
@@ -97,12 +98,11 @@ class Hidden:
             return [(tensor, tensor.numpy()) for tensor in made]
 
         self._hidden, self._derivatives = room(), room()
-        pairs = zip(self._hidden, self._derivatives, strict=True)
-        self._places = [(array, address_of(array), address_of(derivative)) for (_, array), (_, derivative) in pairs]
         self._inputs = [self._biases[0], *(tensor for tensor, _ in self._hidden[:-1])]
         self._turned_inputs = [tensor.transpose(1, 2) for tensor in self._inputs]
         self._outputs = list(self._hidden[-1][0].unbind())
         self.for_outputs = list(self._derivatives[-1][0].unbind())
+        self._rows = rows
 
 
 class Linear:
@@ -120,7 +120,7 @@ class Linear:
         self._block = np.empty(self._weight.numel() + self._bias.numel(), np.float32)
 
     def forward(self, given: Tensor, out: Tensor | None = None) -> Tensor:
-        """Outputs [rows, outputs]."""
+        """Outputs [rows, outputs], written to `out` if it is given."""
         self._given = given
         return torch.addmm(self._bias, given, self._turned, out=out)
 

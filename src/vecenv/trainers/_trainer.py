@@ -13,7 +13,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from vecenv._util.checks import brief, positive_int
 from vecenv._util.specs import PETTINGZOO, imports_code
-from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, VecenvError
+from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, UnsupportedError, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
 from vecenv.trainers._arguments import check_arguments, check_call
@@ -110,6 +110,14 @@ class Trainer(Generic[ConfigT]):
             if isinstance(envs, str):
                 self.collector.close()
             raise
+
+    def __reduce__(self) -> Any:
+        """Raise UnsupportedError: parts of a trainer share memory, which copies of them would not."""
+        name = type(self).__name__
+        raise UnsupportedError(
+            f"a {name} cannot be copied or pickled; save(path), and {name}.load(path, envs) makes a second one; "
+            "trainer.policy can be copied and pickled"
+        )
 
     @classmethod
     def defaults_for(cls, env_id: str) -> ConfigT:

@@ -90,9 +90,10 @@ class Moments:
         """sqrt(var + epsilon), a copy, not writable."""
         return self._part(self._with_std(epsilon), 2)
 
-    def deviation(self, epsilon: float) -> float:
-        """sqrt(var + epsilon) of samples that are single numbers."""
-        return math.sqrt(self._moments.item(1) + epsilon)
+    def deviation(self, epsilon: float) -> np.float64:
+        """`std` of samples that are single numbers."""
+        assert self.shape == ()
+        return np.sqrt(self._moments[1] + epsilon)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 

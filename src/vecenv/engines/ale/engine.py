@@ -16,14 +16,13 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.seeding import NO_SEED
 from vecenv.atari._preprocessing import FrameStacks, Preprocessing, ale_seed, frame_limit
 from vecenv.engines import registry
-from vecenv.engines.ale.games import Games, GameSpec
+from vecenv.engines.ale.games import INFOS, Games, GameSpec
 from vecenv.engines.ale.pool import GamePool
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
-_INFOS = ("lives", "episode_frame_number", "frame_number")
 
 
 class AleEngine:
@@ -64,7 +63,7 @@ class AleEngine:
         metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
         self.facts = BatchFacts.of(observation, action, count, metadata, None)
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
-        names = {**dict.fromkeys(_INFOS, np.int64), **({"raw_reward": np.float64} if preprocessing.clip_reward else {})}
+        names = {**dict.fromkeys(INFOS, np.int64), **({"raw_reward": np.float64} if preprocessing.clip_reward else {})}
         self.batch.info.update((name, np.zeros(count, dtype)) for name, dtype in names.items())
         self.batch.final_info.update((name, column.copy()) for name, column in self.batch.info.items())
         self._stacks = FrameStacks(self.batch.obs[0], preprocessing)
@@ -209,12 +208,9 @@ class AleEngine:
     def _note_steps(self, rows: list[int]) -> list[int]:
         """Steps; returns the rows that ended an episode and are to begin the next."""
         batch = self.batch
-        frames, rewards, *flags, infos = zip(*[self._games.results[row] for row in rows], strict=True)
-        index = np.array(rows)
-        raw = np.concatenate(rewards).astype(np.float64)
-        terminated, truncated = (np.concatenate(flag) for flag in flags)
+        frames, rewards, terminated, truncated, row_infos = self._games.stepped(rows)
+        index, raw = np.array(rows), rewards.astype(np.float64)
         ended = terminated | truncated
-        row_infos = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
         if batch.info.get("raw_reward") is not None:
             row_infos["raw_reward"] = raw
         self._begins_by_step[index] = self._natively_over(index, terminated, truncated, row_infos)
@@ -225,8 +221,11 @@ class AleEngine:
         batch.episode_length[index] = batch.episode_length[index] * going_on + 1
         rolled = ended & (batch.op[index] == _ROLL)
         batch.done[index] = ended & ~rolled
-        for row, frame in zip(rows, frames, strict=True):
-            self._stacks.push(row, frame[0, 0])
+        if isinstance(frames, np.ndarray):
+            self._stacks.push_all(frames)
+        else:
+            for row, frame in zip(rows, frames, strict=True):
+                self._stacks.push(row, frame)
         for name, column in row_infos.items():
             batch.info[name][index] = column
         rolling = index[rolled]
@@ -251,8 +250,8 @@ class AleEngine:
         """First frames of episodes; returns the rows whose game was over before it could go on."""
         batch, again = self.batch, []
         for row in rows:
-            frame, *rest, info = self._games.results[row]
-            row_infos = {name: int(info[name][0]) for name in _INFOS}
+            frame, *rest, info = self._games.result(row)
+            row_infos = {name: int(info[name][0]) for name in INFOS}
             goes_on = bool(rest) and not self._begins_by_step[row]
             if goes_on:
                 one, terminated, truncated = np.array([row]), rest[1], rest[2]

@@ -10,10 +10,15 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
 
 from vecenv.atari._preprocessing import Preprocessing, frame_limit
 
+INFOS = ("lives", "episode_frame_number", "frame_number")
+"""What is known of a game beside its frames."""
+Stepped: TypeAlias = tuple[Sequence[np.ndarray] | np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]
 alive: weakref.WeakSet[Any] = weakref.WeakSet()
 """What holds native envs, and must let go of them in a forked process."""
 
@@ -36,7 +41,7 @@ class NativeGames:
         together: whether rows are stepped and finish all at once.
         actions: names of the actions of each row.
         begun: rows that were given something to do, until `forget`.
-        results: of these rows, by row.
+        results: which of these rows are finished, see `result` and `stepped`.
     """
 
     together: ClassVar[bool]
@@ -52,6 +57,17 @@ class NativeGames:
         """The results of these rows are noted."""
         for row in rows:
             self.begun.pop(row, None)
+
+    def result(self, row: int) -> Sequence[Any]:
+        """What the native env returned for one row: arrays of length one, and a dict of them."""
+        raise NotImplementedError
+
+    def stepped(self, rows: Sequence[int]) -> Stepped:
+        """Frames, rewards, flags and infos of rows that were stepped."""
+        frames, *columns, infos = zip(*map(self.result, rows), strict=True)
+        rewards, terminated, truncated = map(np.concatenate, columns)
+        row_infos = {name: np.concatenate([info[name] for info in infos]) for name in INFOS}
+        return [frame[0, 0] for frame in frames], rewards, terminated, truncated, row_infos
 
     def close(self) -> None:
         """End all threads."""
@@ -107,6 +123,9 @@ class Games(NativeGames):
         self.results.update(zip(direct, map(self._recv, natives), strict=True))
         while any(row not in self.results for row in rows):
             self._take(1)
+
+    def result(self, row: int) -> Sequence[Any]:
+        return self.results[row]
 
     def fetch_some(self, seconds: float | None = None) -> bool:
         """Wait for any of the rows that were begun; False if none came within these seconds."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vecenv.atari._preprocessing import Preprocessing
-from vecenv.engines.ale.games import GameSpec, NativeGames, make_native
+from vecenv.engines.ale.games import INFOS, GameSpec, NativeGames, Stepped, make_native
 
 
 class GamePool(NativeGames):
@@ -48,10 +48,18 @@ class GamePool(NativeGames):
                 exchange.update(zip(["sent"], map(type(pool[0]).send, pool, [list(numbers)], [ones]), strict=True))
             if "got" not in exchange:
                 exchange.update(zip(["got"], map(type(pool[0]).recv, pool), strict=True))
-        *arrays, infos = exchange["got"]
-        parts = [[array[row : row + 1] for array in arrays] for row in rows]
-        row_infos = [{name: infos[name][row : row + 1] for name in infos if name != "final_obs"} for row in rows]
-        self.results.update((row, (*part, info)) for row, part, info in zip(rows, parts, row_infos, strict=True))
+        self.results.update(dict.fromkeys(rows))
+
+    def result(self, row: int) -> Sequence[Any]:
+        *arrays, infos = self._exchange["got"]
+        own = {name: infos[name][row : row + 1] for name in INFOS}
+        return *[array[row : row + 1] for array in arrays], own
+
+    def stepped(self, rows: Sequence[int]) -> Stepped:
+        if len(rows) < self._count:
+            return super().stepped(rows)
+        frames, rewards, terminated, truncated, infos = self._exchange["got"]
+        return frames[:, 0], rewards, terminated, truncated, {name: infos[name] for name in INFOS}
 
     def fetch_some(self, seconds: float | None = None) -> bool:
         """All rows finish together, when they are fetched."""

@@ -31,6 +31,7 @@ from vecenv.kernel.numba.trial import native_code_fails
 _HEAD = object.__basicsize__
 
 
+@functools.cache
 def table_of(words: str) -> Callable[..., bytes]:
     """A function that makes the table of one call from its words.
 
