@@ -483,3 +483,18 @@ def test_an_env_may_keep_a_nested_action(engine):
         envs.action_space.seed(0)
         for step in range(1, 6):
             assert envs.step(envs.action_space.sample())[1].tolist() == [step] * 3
+
+
+def test_final_observations_of_wrapped_envs_are_the_user_s_to_keep():
+    envs = vecenv.wrappers.TransformReward(
+        vecenv.make("CartPole-v1", 1, autoreset="same-step", copy=False), lambda reward: reward
+    )
+    envs.reset(seed=0)
+    kept = []
+    while len(kept) < 3:
+        infos = envs.step(np.ones(1, np.int64))[-1]
+        if "final_obs" in infos:
+            kept.append((infos["final_obs"][0], infos["final_obs"][0].copy()))
+    for final, copy in kept:
+        np.testing.assert_array_equal(final, copy)
+    envs.close()
