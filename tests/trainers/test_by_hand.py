@@ -14,7 +14,7 @@ from torch import nn
 
 import vecenv
 from vecenv.errors import UnsupportedError
-from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, _few, _layers, a2c
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, _few, _layers, _products, a2c
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
 from vecenv.trainers._device import put
@@ -66,6 +66,13 @@ def sampled(observation, action, seed):
     return several.sample(), actions, generator.normal(size=(ROWS, 4)).astype(np.float32)
 
 
+@pytest.fixture(params=[0, _products._LARGE], ids=["oneDNN", "MKL"])
+def library(request, monkeypatch):
+    """Products of these small matrices by either library, where the processor lets trainers choose between the two."""
+    monkeypatch.setattr(_products, "_LARGE", request.param)
+
+
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("few", [0, _layers._FEW], ids=["torch", "native"])
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(
@@ -101,6 +108,28 @@ def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, se
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=5e-6 * float(expected.abs().max()))  # sums of 37 rows
     wanted = {"policy": policy, "value": value_loss, "entropy": entropy.mean(), "kl": kl}
     assert parts == pytest.approx({name: float(part.detach()) for name, part in wanted.items()}, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("stacks", [1, 2])
+@pytest.mark.parametrize("turned", ["nothing", "given", "weight"])
+def test_products_are_exact_up_to_rounding_and_keep_nan(stacks, turned):
+    """Also with bias, with transposed matrices, and where both stacks have the same input."""
+    torch.manual_seed(0)
+    given, weight, bias = torch.randn(1, 40, 7), torch.randn(stacks, 7, 300), torch.randn(stacks, 1, 300)
+    given[0, 3, 2] = torch.nan
+    if turned == "given":
+        given = given.transpose(1, 2).contiguous().transpose(1, 2)
+    if turned == "weight":
+        weight = weight.transpose(1, 2).contiguous().transpose(1, 2)
+    exact, given = given.double() @ weight.double(), given.expand(stacks, 40, 7)
+    for added in (None, bias):
+        out = torch.empty(stacks, 40, 300)
+        _products.multiply_stacks(given, weight, out, added)
+        wanted = exact if added is None else exact + added
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+        _products.multiply(given[0], weight[0], out[0], None if added is None else added[0, 0])
+        np.testing.assert_allclose(out[0], wanted[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -87,8 +87,8 @@ class HandWritten:
             entropy_weight: weight of the entropy bonus.
         """
         features, mask = self._features(batch["obs"]), batch.get("mask")
-        if len(features) != len(self._room[0]):
-            self._make_room(len(features))
+        if features.shape[0] != self._room[0].shape[0]:
+            self._make_room(features.shape[0])
         for_actor, for_critic = self._hidden.forward(features)
         outputs, value, for_outputs, for_value = self._room
         self._actor.forward(for_actor, outputs)

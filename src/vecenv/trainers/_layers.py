@@ -1,6 +1,6 @@
 """Layers with written-out derivatives, for the CPU: memory is allocated once, gradients are written in place.
 
-Products of large matrices are torch's, on as many threads as `torch.set_num_threads` allows.
+Products of large matrices are torch's (`_products.py`), on as many threads as `torch.set_num_threads` allows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from vecenv.trainers import _layers_native
 from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Flat
+from vecenv.trainers._products import multiply, multiply_stacks
 
 _activation_table, _linear_table = table_of("8q"), table_of("10q")
 _FEW = 1 << 16
@@ -56,7 +57,7 @@ class Hidden:
         self._inputs[0] = features.expand(self._count, *features.shape)
         self._turned_inputs[0] = self._inputs[0].transpose(1, 2)
         for layer, (hidden, array) in enumerate(self._hidden):
-            torch.baddbmm(self._biases[layer], self._inputs[layer], self._weights[layer], out=hidden)
+            multiply_stacks(self._inputs[layer], self._weights[layer], hidden, self._biases[layer])
             np.tanh(array, out=array) if self._tanh else hidden.relu_()  # NumPy's tanh is much faster than torch's
         return self._outputs
 
@@ -65,7 +66,8 @@ class Hidden:
         for layer in reversed(range(len(self._weights))):
             for_bias: Any = self._for_biases[layer]
             derivative = self._behind_activation(layer, for_bias)
-            torch.bmm(self._turned_inputs[layer], derivative, out=self._for_weights[layer])
+            for_weight: Any = self._for_weights[layer]
+            multiply_stacks(self._turned_inputs[layer], derivative, for_weight)
             if layer:
                 self._to_layer_before(layer, derivative)
 
@@ -85,7 +87,7 @@ class Hidden:
         return derivative
 
     def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
-        torch.bmm(derivative, self._turned[layer], out=self._derivatives[layer - 1][0])
+        multiply_stacks(derivative, self._turned[layer], self._derivatives[layer - 1][0])
 
     def _make_room(self, rows: int) -> None:
         """Memory for this many rows: tensors, and the same as arrays."""
@@ -122,7 +124,10 @@ class Linear:
     def forward(self, given: Tensor, out: Tensor | None = None) -> Tensor:
         """Outputs [rows, outputs], written to `out` if it is given."""
         self._given = given
-        return torch.addmm(self._bias, given, self._turned, out=out)
+        if out is None:
+            return torch.addmm(self._bias, given, self._turned)
+        multiply(given, self._turned, out, self._bias)
+        return out
 
     def backward(self, derivative: Tensor, for_given: Tensor) -> None:
         """Write the gradients, and into `for_given` the derivatives by what was given."""
@@ -131,6 +136,6 @@ class Linear:
             sizes = *derivative.shape, self._weight.shape[1], address_of(self._block)
             native(_layers_native.linear_backward)(_linear_table(*[tensor.data_ptr() for tensor in tensors], *sizes))
             return
-        torch.mm(derivative.t(), self._given, out=self._for_weight)
-        torch.mm(derivative, self._weight, out=for_given)
+        multiply(derivative.t(), self._given, self._for_weight)
+        multiply(derivative, self._weight, for_given)
         torch.sum(derivative, 0, out=self._for_bias)

@@ -152,16 +152,15 @@ class RewardScale(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        valid = exchange.valid
-        count = np.count_nonzero(valid)
-        if count:
-            rows, reward, terminated = exchange.rows, exchange.reward, exchange.terminated
-            if count < len(rows):
-                rows, reward, terminated = rows[valid], reward[valid], terminated[valid]
+        rows, reward, terminated, whole = exchange.rows, exchange.reward, exchange.terminated, exchange.all_valid
+        if not whole:
+            valid = exchange.valid
+            rows, reward, terminated = rows[valid], reward[valid], terminated[valid]
+        if len(rows):
             kept = self.returns[rows] * self._gamma * ~terminated
             add_rewards(self.returns, rows, kept, reward, self.moments if self.learning else None)
             exchange.reward = exchange.reward / self.moments.deviation(self._epsilon)
-        if count < len(exchange) or np.count_nonzero(exchange.done):
+        if not whole or np.count_nonzero(exchange.done):
             self.returns[exchange.rows[exchange.began]] = 0
 
     def state_dict(self) -> dict[str, Any]:
