@@ -11,7 +11,7 @@ from gymnasium import spaces
 import vecenv
 from tests.evaluation.worlds import ENGINES, Counted, Drift, lean, play
 from vecenv import scenarios
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, RestartLimit
 from vecenv.evaluation._evaluate import _is_endless
 
 SPEEDS = {"train": scenarios.uniform(speed=(0.05, 0.2)), "test": scenarios.grid(speed=[0.02, 0.4], spread=[0.0, 0.3])}
@@ -323,6 +323,22 @@ def test_an_episode_that_an_env_lost_is_played_again():
     sound = vecenv.evaluate(lean, Counted, episodes=8, num_envs=4, engine="sync")
     assert Fragile.failures == 0
     assert fragile.returns.tolist() == sound.returns.tolist()
+
+
+def test_an_episode_that_fails_every_time_ends_the_evaluation():
+    class Fails(Counted):
+        def reset(self, *, seed=None, options=None):
+            result = super().reset(seed=seed, options=options)
+            self.fails = self.left > 6  # which its seed decides
+            return result
+
+        def step(self, action):
+            if self.fails and self.left == 2:
+                raise TimeoutError("the server is slow")
+            return super().step(action)
+
+    with pytest.raises(RestartLimit, match=r"failed 10 times, last by TimeoutError: the server is slow"):
+        vecenv.evaluate(lean, Fails, episodes=16, num_envs=4, engine="asyncio", on_error="restart")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from vecenv.trainers._checkpoint import load_tree, save_tree, tensors
 from vecenv.trainers._distributions import head_of
 from vecenv.trainers._networks import Encoder, Stacks
 from vecenv.trainers._optimizer import Adam, Flat, RMSprop
+from vecenv.trainers._progress import Episodes
 from vecenv.trainers._soft_networks import SoftActor, Squashed
 from vecenv.trainers.ppo import ppo_loss
 
@@ -227,3 +228,10 @@ def test_files_that_would_run_code_and_damaged_ones_are_refused(tmp_path):
         load_tree(tmp_path / "none.npz")
     with pytest.raises(TypeError, match="cannot be stored as data"):
         save_tree(tmp_path / "object.npz", {"a": object()})
+
+
+def test_a_trainers_mean_return_leaves_out_what_a_fault_ended():
+    episodes = Episodes(3)
+    ends, faulty = np.array([True, True, False]), np.array([True, False, False])
+    episodes.add(np.array([1.0, 2.0, 3.0]), ends, True, np.arange(3), faulty)
+    assert (episodes.ended, episodes.skipped, episodes.mean()[0]) == (2, 1, 2.0)

@@ -33,6 +33,18 @@ def as_arrays(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> dic
     return rendered
 
 
+def ended_by_fault(infos: Mapping[str, Any]) -> np.ndarray | None:
+    """Which rows have a fault that ended an episode, as a mask; None if none has a fault.
+
+    A fault of a reset is not one: in "same-step" mode it comes with the end of the episode before, which was sound.
+    """
+    faulty = infos.get("_fault")
+    if faulty is None:
+        return None
+    phase = infos["fault"].get("phase")
+    return faulty if phase is None else faulty & (phase != "reset") & (phase != "make")
+
+
 def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list[dict[str, Any]]:
     """One fresh dict per row."""
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]

@@ -12,13 +12,16 @@ from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.layout import Layout
 from vecenv._front.step import Step
-from vecenv.errors import InvalidAction, NotFiniteError
+from vecenv.errors import InvalidAction, NotFiniteError, RestartLimit
 from vecenv.evaluation._background import Progress
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._policies import Actor
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._parameter_writers import ParameterWriter
 from vecenv.scenarios._sets import columns_of
+
+_MOST_FAILURES = 10
+"""How often one episode may fail, by faults that built its env again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,8 @@ class Loop:
         self._observations = Layout(envs.single_observation_space)
         self._job_of = np.arange(envs.num_envs)
         self._taken = envs.num_envs
+        self._failures = np.zeros(len(jobs), np.int64)
+        """How often each episode failed and was begun again."""
         self._ended = 0
         count = len(jobs)
         self.outcomes = Outcomes(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
@@ -103,6 +108,7 @@ class Loop:
         """Store the results of episodes that ended and assign new ones to their envs; return the envs that got one."""
         rows = step.env_ids[positions]
         failed, not_finite = _faults(step, positions)
+        self._count_failures(step, positions[failed])
         jobs, good = self._job_of[rows[~failed]], positions[~failed]
         self.outcomes.returns[jobs] = np.where(not_finite[~failed], np.nan, step.episode_return[good])
         self.outcomes.lengths[jobs] = step.episode_length[good]
@@ -118,6 +124,19 @@ class Loop:
         if len(again):
             self._assign(again)
         return again
+
+    def _count_failures(self, step: Step, positions: np.ndarray) -> None:
+        """Raise RestartLimit if an episode has failed too often: with its seed it may fail for ever."""
+        for position in positions.tolist():
+            row, job = int(step.env_ids[position]), self._job_of[step.env_ids[position]]
+            self._failures[job] += 1
+            if self._failures[job] >= _MOST_FAILURES:
+                fault = step.infos["fault"]
+                raise RestartLimit(
+                    f"the episode with seed {self._jobs.episode_seed[job]} failed {_MOST_FAILURES} times, last by "
+                    f"{fault['kind'][position]}: {fault['message'][position]}; use other seeds, or mend the env",
+                    row=row,
+                )
 
     def _assign(self, rows: np.ndarray) -> None:
         """Set the seed and the parameters of the next episode of these envs."""

@@ -120,6 +120,9 @@ class FrontVecEnv(VecEnv):
         for row in np.flatnonzero(dones).tolist():
             self.reset_infos[row] = infos[row]
             infos[row] = final_infos[row] if final_infos else {}
+            fault = self.reset_infos[row].get("fault")
+            if isinstance(fault, dict) and fault.get("phase") not in ("reset", "make"):  # it ended the episode
+                infos[row]["fault"] = fault
             infos[row]["terminal_observation"] = self._final(step.final_obs, row)
         cut_off = (step.truncated & ~step.terminated).tolist()
         for info, flag in zip(infos, cut_off, strict=True):

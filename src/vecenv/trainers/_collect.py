@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 
 from vecenv._front.action_masks import action_masks, check_allowed
 from vecenv._front.exchange import Exchange
+from vecenv._front.infos import ended_by_fault
 from vecenv._front.rollout import Snapshot
 from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
@@ -138,7 +139,9 @@ class Collector:
         own, (begin, _) = exchange.rows, self.parts[group]
         if self.at_once is not None and isinstance(self.envs[group], FlatVectorEnv):
             self.envs[group].check_at_once(self.at_once)
-        self.episodes.add(exchange.reward, exchange.done, exchange.valid, own + begin if begin else own)
+        rows, faulty = own + begin if begin else own, ended_by_fault(exchange.infos)
+        valid = True if exchange.all_valid else exchange.valid
+        self.episodes.add(exchange.reward, exchange.done, valid, rows, faulty)
         self._note_masks(group, exchange, begin)
         self._transform(exchange, begin)
         return Step(

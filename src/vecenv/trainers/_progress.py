@@ -29,7 +29,8 @@ class Progress:
         steps_per_second: since `learn` was called.
         episodes: that ended so far.
         mean_return, mean_length: of the last hundred episodes, NaN before the first one ends. Rewards are the envs'
-            own, whatever normalization there is. An episode whose return is not finite does not count.
+            own, whatever normalization there is. An episode that a fault ended, or whose return is not finite, does
+            not count.
         returns, lengths: of the episodes that ended since the last record.
         losses: by name; of the last update.
         time: share of the seconds spent in "env", "forward", "buffer", "update".
@@ -134,8 +135,8 @@ class Episodes(EpisodeLog):
 
     Attributes:
         ended: how many episodes ended.
-        skipped: how many of these had a return that is not finite.
-        recent: return and length of the last episodes with a finite return.
+        skipped: how many of these were ended by a fault, or had a return that is not finite.
+        recent: return and length of the last of the others.
     """
 
     def __init__(self, count: int) -> None:
@@ -143,11 +144,21 @@ class Episodes(EpisodeLog):
         self.ended = self.skipped = 0
         self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
 
-    def add(self, reward: np.ndarray, done: np.ndarray, valid: Any = True, rows: Any = slice(None)) -> np.ndarray:
-        """Count one result of each of the envs `rows`; return at which positions of `rows` an episode ended."""
+    def add(
+        self,
+        reward: np.ndarray,
+        done: np.ndarray,
+        valid: Any = True,
+        rows: Any = slice(None),
+        faulty: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Count one result of each of the envs `rows`; return at which positions of `rows` an episode ended.
+
+        `faulty` says which of the results are of a fault, see `info["fault"]`.
+        """
         ended = super().add(reward, done, valid, rows)
         if ended.size:
-            self._note(*self._ended[-1])
+            self._note(*self._ended[-1], None if faulty is None else faulty[ended])
         return ended
 
     def record(self, returns: np.ndarray, lengths: np.ndarray) -> None:
@@ -156,8 +167,8 @@ class Episodes(EpisodeLog):
             self._ended.append((returns, lengths))
             self._note(returns, lengths)
 
-    def _note(self, returns: np.ndarray, lengths: np.ndarray) -> None:
-        finite = np.isfinite(returns)
+    def _note(self, returns: np.ndarray, lengths: np.ndarray, faulty: np.ndarray | None = None) -> None:
+        finite = np.isfinite(returns) if faulty is None else np.isfinite(returns) & ~faulty
         recent = returns[finite][-RECENT:].tolist(), lengths[finite][-RECENT:].tolist()
         self.recent.extend(zip(*recent, strict=True))
         self.skipped += int(np.count_nonzero(~finite))

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from vecenv._batch.batch import Op
+from vecenv._front.infos import ended_by_fault
 from vecenv._make.make import make
 from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError
@@ -54,7 +55,7 @@ class GroupCollector:
     def count(self, step: Any) -> None:
         """Count the results of a step: the return of an episode is that of all agents together."""
         reward = np.concatenate(self.agents.slots.flat(step.reward), axis=1).sum(axis=1)
-        self.episodes.add(reward, step.done, step.ops != int(Op.RESET))
+        self.episodes.add(reward, step.done, step.ops != int(Op.RESET), faulty=ended_by_fault(step.infos))
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics, and the state of the envs where the engine can return it (kernels)."""

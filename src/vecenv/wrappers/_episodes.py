@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.exchange import Exchange
+from vecenv._front.infos import ended_by_fault
 from vecenv._util.episodes import EpisodeTotals
 from vecenv.errors import ConfigError
 from vecenv.wrappers._results_file import ResultsFile
@@ -49,7 +50,7 @@ class RecordEpisodeStatistics(Wrapper):
 
     @property
     def skipped(self) -> int:
-        """How many episodes had a return that is not finite. They are in the infos, but not in the queues."""
+        """How many episodes are in the infos, but not in the queues: ended by a fault, or with no finite return."""
         return self.transform.skipped
 
     @property
@@ -172,7 +173,8 @@ class EpisodeStatistics(EpisodeReport):
             raise ConfigError(f"infos have {self._key!r} already; choose another stats_key")
         done = exchange.done
         exchange.infos = {**exchange.infos, self._key: ended, f"_{self._key}": done}
-        fit = done & np.isfinite(ended["r"])
+        fit, faulty = done & np.isfinite(ended["r"]), ended_by_fault(exchange.infos)
+        fit = fit if faulty is None else fit & ~faulty
         self.count += int(np.count_nonzero(done))
         self.skipped += int(np.count_nonzero(done & ~fit))
         for name, column in ended.items():
