@@ -330,9 +330,10 @@ def test_runs_are_weighted_as_single_transitions_are():
 
 @pytest.mark.parametrize("stack", [None, 1])
 @pytest.mark.parametrize("alpha", [None, 0.5])
-def test_a_saved_buffer_draws_the_same_and_goes_on_the_same(tmp_path, stack, alpha):
+@pytest.mark.parametrize("steps", [5, 15, 40], ids=["some", "full", "wrapped"])
+def test_a_saved_buffer_draws_the_same_and_goes_on_the_same(tmp_path, stack, alpha, steps):
     first, second = (ReplayBuffer(BOX, PICK, 30, 2, stack=stack, alpha=alpha, seed=seed) for seed in (1, 2))
-    fill([first], 3, 40, 2)
+    fill([first], 3, steps, 2)
     first.save(tmp_path / "buffer.npz")
     second.load(tmp_path / "buffer.npz")
     fill([first, second], 4, 10, 2) if stack is None else None
@@ -341,6 +342,23 @@ def test_a_saved_buffer_draws_the_same_and_goes_on_the_same(tmp_path, stack, alp
         np.testing.assert_array_equal(one.index, two.index)
         np.testing.assert_array_equal(one.obs, two.obs)
         np.testing.assert_array_equal(one.next_obs, two.next_obs)
+
+
+@pytest.mark.parametrize("stack", [None, 1])
+def test_a_buffer_that_holds_little_is_stored_small_and_loaded_into_a_used_one(stack):
+    first, second = (ReplayBuffer(BOX, PICK, 100_000, 2, stack=stack, seed=seed) for seed in (1, 2))
+    fill([first], 3, 20, 2)
+    fill([second], 4, 50, 2)
+    state = first.state_dict()
+    assert sum(array.nbytes for array in state["arrays"].values()) < first.nbytes / 1000
+    second.load_state_dict(state)
+    one, two = first.sample(64), second.sample(64)
+    for name in ("obs", "next_obs", "reward", "index"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    for name in ("reward", "newest" if stack else "next0"):
+        short = {**state["arrays"], name: state["arrays"][name][:-1]}
+        with pytest.raises(UnsafeFile, match=f"damaged: {name} has fewer than 32 rows"):
+            second.load_state_dict({**state, "arrays": short})
 
 
 def test_files_of_other_buffers_and_damaged_files_are_refused(tmp_path):

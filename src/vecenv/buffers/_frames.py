@@ -40,6 +40,10 @@ class Pairs:
         both = {"obs": self.storage.columns, "next": self._next.columns}
         return {f"{name}{leaf}": column for name, columns in both.items() for leaf, column in enumerate(columns)}
 
+    def rows(self, transitions: int, arrays: dict[str, np.ndarray]) -> dict[str, int]:
+        """How many rows of each of these arrays are in use, given how many rows of transitions are."""
+        return dict.fromkeys(self.arrays(), transitions)
+
 
 class Frames:
     """Stores each frame once; observations are stacked again from frames when they are read.
@@ -102,6 +106,11 @@ class Frames:
         """All arrays, by name."""
         frames = {f"frames{leaf}": array for leaf, array in enumerate(self._frames)}
         return {**frames, "newest": self._newest, "written": self._written}
+
+    def rows(self, transitions: int, arrays: dict[str, np.ndarray]) -> dict[str, int]:
+        """How many rows of each of these arrays are in use, given how many rows of transitions are."""
+        frames = min(int(arrays["written"].max()), self._room) * self._lanes
+        return {**{f"frames{leaf}": frames for leaf in range(len(self._frames))}, "newest": transitions}
 
     def _stacked(self, newest: np.ndarray, lanes: np.ndarray) -> Any:
         leaves = []

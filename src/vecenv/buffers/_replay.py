@@ -288,10 +288,12 @@ class ReplayBuffer:
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, as arrays (copies) and plain values."""
+        """The whole state, as arrays (copies) and plain values. Rows that were never written are left out."""
         for storage in (self._obs.storage, self._actions):
             storage.check_plain("storing a buffer")
-        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        own = self._arrays()
+        rows = self._rows_in_use(own)
+        arrays = {name: array[: rows.get(name)].copy() for name, array in own.items()}
         return {"arrays": arrays, "layout": self._layout(), "generator": self._generator.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -307,18 +309,24 @@ class ReplayBuffer:
                 f"the stored buffer was made with {state['layout']!r:.500}, this one with {self._layout()}; use the "
                 "same arguments"
             )
+        shorter = self._rows_in_use(own).keys()
         for name, array in own.items():
-            given = state["arrays"].get(name)
-            if given is None or given.shape != array.shape or given.dtype != array.dtype:
+            given, shape = state["arrays"].get(name), array.shape
+            if given is not None and given.ndim and name in shorter and len(given) < len(array):
+                shape = (len(given), *shape[1:])
+            if given is None or given.shape != shape or given.dtype != array.dtype:
                 raise UnsafeFile(f"the stored buffer is damaged: {name} is missing or not {array.shape} {array.dtype}")
         self._check_places(state["arrays"])
+        for name, rows in self._rows_in_use(state["arrays"]).items():
+            if len(state["arrays"][name]) < rows:
+                raise UnsafeFile(f"the stored buffer is damaged: {name} has fewer than {rows} rows")
         generator = np.random.default_rng()
         try:
             generator.bit_generator.state = state["generator"]
         except Exception as error:  # NumPy checks the random state, and may raise anything
             raise UnsafeFile(f"the stored buffer is damaged: {error!r} in the random state") from error
         for name, array in own.items():
-            array[...] = state["arrays"][name]
+            array[: len(state["arrays"][name])] = state["arrays"][name]
         self._generator = generator
 
     def save(self, path: str | Path) -> None:
@@ -350,6 +358,14 @@ class ReplayBuffer:
             fine = fine and self._tree.could_be(arrays["tree"]) and (arrays["tree"][1] > 0) == (stored.sum() > 0)
         if not fine:
             raise UnsafeFile("the stored buffer is damaged: its priorities are not a valid sum tree")
+
+    def _rows_in_use(self, arrays: dict[str, np.ndarray]) -> dict[str, int]:
+        """By name, how many rows of these arrays may have been written. Other arrays are needed whole."""
+        head, stored = arrays["head"], arrays["stored"]
+        slots = int(head.max()) if (head >= stored).all() else self.slots  # else a lane has begun again from its start
+        columns = [f"action{leaf}" for leaf in range(len(self._actions.columns))]
+        columns += [*(f"extra_{name}" for name in self._extras), "reward", "terminated", "truncated", "ended"]
+        return {**self._obs.rows(slots * self.lanes, arrays), **dict.fromkeys(columns, slots * self.lanes)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
         own = {

@@ -131,19 +131,23 @@ class RolloutBuffer:
         )
         here: Any = int(times[0]) if together else (times, rows)
         after: Any = here + 1 if together else (times + 1, rows)
-        idle, was, repeated = step.ops == _IDLE, self._idle[rows], []
+        was, repeated = self._idle[rows], []
         if np.count_nonzero(was):
             repeated = self._before(times[was], rows[was])  # a rollout of one step overwrites it
         self._actions.write(here, actions)
         self._obs.write(after, step.obs)
         self.reward[here], self.terminated[here], self.truncated[here] = step.reward, step.terminated, step.truncated
-        self.valid[here] = step.valid
-        self.began[after] = rolled | (step.ops == _RESET)
+        whole = step.all_valid
+        self.valid[here] = True if whole else step.valid
+        self.began[after] = rolled if whole else rolled | (step.ops == _RESET)
         for name, column in self.extras.items():
             column[here] = extras[name]
         for column, values in zip(self._repeating(), repeated, strict=False):
             column[times[was], rows[was]] = values
-        self._repeat_obs(times, rows, idle)
+        if whole:
+            self._idle[rows] = False
+        else:
+            self._repeat_obs(times, rows, step.ops == _IDLE)
         if np.count_nonzero(rolled):
             self._keep_finals(step, times, rows, np.flatnonzero(rolled))
         self._times[rows] += 1

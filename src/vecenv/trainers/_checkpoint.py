@@ -38,16 +38,16 @@ def load_tree(path: str | Path) -> Any:
 
 
 def check_sizes(config: Any, tree: Any, own_network: bool = False) -> None:
-    """Raise ConfigError if settings ask for networks or buffers that are larger than all the numbers in a checkpoint.
+    """Raise ConfigError if settings ask for networks that are larger than all the numbers in a checkpoint.
 
-    Otherwise a small file could make the process allocate any amount of memory. A user's own network has sizes of its
-    own.
+    Otherwise a small file could make the process use any amount of memory. A user's own network has sizes of its own.
+    Replay buffers may be larger than what is stored of them: they use no memory where nothing is written.
     """
     stored = _count(tree)
     hidden: tuple[int, ...] = () if own_network else config.hidden
     layers = [0 if own_network else getattr(config, "lstm", 0), *hidden]
     wanted = [first * second for first, second in zip(layers, hidden, strict=False)]
-    wanted += [*hidden, layers[0] ** 2, config.num_envs, getattr(config, "capacity", 0) - config.num_envs]
+    wanted += [*hidden, layers[0] ** 2, config.num_envs]
     wanted.append(config.image_features if config.image_features > _USUAL_FEATURES else 0)
     if max(wanted) > stored or min(config.hidden, default=1) < 1:
         raise ConfigError(f"the settings need {max(wanted)} numbers, the file has {stored}")
