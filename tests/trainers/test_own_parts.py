@@ -4,7 +4,9 @@ import csv
 import functools
 import time
 from collections import deque
+from contextlib import closing
 from dataclasses import InitVar, dataclass
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,7 +18,7 @@ from torch import nn
 import vecenv
 from tests.trainers.test_devices import DEEP
 from tests.trainers.test_trainers import SMALL, SOFT, vector
-from vecenv.errors import ConfigError, UnsafeFile
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnsafeFile
 from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, PeriodicEvaluation, PPOConfig, SACConfig, TensorBoard, a2c
 from vecenv.trainers._progress import callbacks_of
 from vecenv.trainers.ppo import clipped_value_loss
@@ -422,10 +424,46 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
         (lambda: PPO("CartPole-v1", SACConfig()), r"config must be PPOConfig\(...\), got SACConfig"),
         (lambda: PPO("CartPole-v1", seed=-1), "seed must be an int of at least 0"),
         (lambda: PPO("CartPole-v1", seed=1.5), "seed must be an int"),
+        (lambda: PPO("CartPole-v1", seed=2**70), r"at least 0 and at most 2\*\*63 - 2\*\*32, got 118059"),
+        (lambda: PPO("CartPole-v1", seed=True), "seed must be an int"),
         (lambda: PPO("CartPole-v1", optimizer="adamw"), "optimizer must be a class such as torch.optim.AdamW"),
     ):
         with pytest.raises(ConfigError, match=message):
             call()
+
+
+class Constant(nn.Module):
+    """Nothing to learn."""
+
+    def forward(self, obs, memory, began):
+        return torch.zeros(len(obs), 2), torch.zeros(len(obs)), None
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "says"),
+    [
+        ({"optimizer": torch.optim.LBFGS}, ConfigError, "LBFGS computes the loss several times"),
+        ({"optimizer": lambda parameters, lr: 3}, ConfigTypeError, "must make a torch.optim.Optimizer, it made int 3"),
+        ({"network": nn.Linear}, ConfigTypeError, "raised TypeError when it was called with the observation"),
+        ({"network": Constant()}, ConfigError, "Constant has no parameters that can learn"),
+        (
+            {"config": lambda: PPOConfig(learning_rate=lambda one, two: 1.0)},
+            ConfigTypeError,
+            "TypeError when it was called with the progress",
+        ),
+    ],
+)
+def test_parts_that_cannot_learn_are_refused_before_a_step(parts, error, says):
+    with pytest.raises(error, match=says):
+        PPO("CartPole-v1", **{name: part() if name == "config" else part for name, part in parts.items()})
+
+
+@pytest.mark.parametrize("obs", [None, "x", {"a": 1}, object()])
+def test_a_policy_says_that_these_are_no_observations(obs):
+    trainer = PPO("CartPole-v1")
+    with pytest.raises(SpaceError, match=r"these are no observations of Box"):
+        trainer.policy(obs)
+    trainer.close()
 
 
 def test_wrong_arguments_of_learn_are_refused_before_a_step():
@@ -437,8 +475,9 @@ def test_wrong_arguments_of_learn_are_refused_before_a_step():
         (lambda: trainer.learn(100, 3), "a callback must be a function"),
         (lambda: trainer.learn(100, "print"), "a callback must be a function .* got str 'print'"),
         (lambda: trainer.learn(100, {"print": print}), "a callback must be a function"),
-        (lambda: trainer.learn(100, loggers=["tensorboard"]), "a logger must have write"),
-        (lambda: trainer.learn(100, loggers=7), "a logger must have write"),
+        (lambda: trainer.learn(100, loggers=["tensorboard"]), "a logger must be an object with write"),
+        (lambda: trainer.learn(100, loggers=7), "a logger must be an object with write"),
+        (lambda: trainer.learn(100, loggers=CSV), "a logger must be an object with write"),
     ):
         with pytest.raises(ConfigError, match=message):
             call()
@@ -475,3 +514,12 @@ def test_a_policy_takes_one_observation_or_a_batch(make):
         assert env.action_space.contains(one)
         np.testing.assert_allclose(one, action, rtol=1e-5)  # one row, then three
     assert envs.single_action_space.contains(policy(batch[0], deterministic=False))
+
+
+def test_a_seed_may_be_an_integer_of_numpy(tmp_path):
+    seed: Any = np.int64(3)
+    with closing(PPO("CartPole-v1", PPOConfig(hidden=(8,)), seed=seed)) as trainer:
+        assert type(trainer.seed) is int
+        trainer.save(tmp_path / "a.npz")
+    with closing(PPO.load(tmp_path / "a.npz")) as loaded:
+        assert loaded.seed == 3

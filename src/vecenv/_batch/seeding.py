@@ -14,6 +14,8 @@ from vecenv.errors import SpaceError
 Seeding = Literal["gymnasium", "spawn"]
 NO_SEED = -1
 _LARGEST = 2**63 - 1
+LARGEST_OF_RUN = 2**63 - 2**32
+"""The largest seed of a whole run: the seeds of its envs, which count on from it, fit too."""
 
 
 def spread(seed: Any, count: int, seeding: Seeding = "gymnasium") -> np.ndarray:

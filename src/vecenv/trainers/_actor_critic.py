@@ -11,6 +11,7 @@ from gymnasium.vector.utils import create_empty_array
 from torch import Tensor, nn
 
 from vecenv._batch.layout import map_tree
+from vecenv._util.checks import brief
 from vecenv.errors import CallOrderError, ConfigError, ConfigTypeError
 from vecenv.trainers._device import put
 from vecenv.trainers._networks import Encoder, Stacks, orthogonal
@@ -144,7 +145,15 @@ def own_network(
         values: whether the network must return values.
         device: where the network is to be.
     """
-    module = given if isinstance(given, nn.Module) else given(observation_space, outputs) if callable(given) else given
+    module = given
+    if callable(given) and not isinstance(given, nn.Module):
+        try:
+            module = given(observation_space, outputs)
+        except TypeError as error:
+            raise ConfigTypeError(
+                f"network={brief(given)} raised TypeError when it was called with the observation space and the number "
+                f"of outputs: {error}"
+            ) from error
     if not isinstance(module, nn.Module):
         raise ConfigTypeError(
             "network must be a torch.nn.Module, or a function of the observation space and the number of outputs that "
@@ -152,6 +161,8 @@ def own_network(
         )
     network = OwnNetwork(module, head).to(device)
     network.check(observation_space, outputs, values, device)
+    if not any(part.requires_grad for part in module.parameters()):
+        raise ConfigError(f"network {type(module).__name__} has no parameters that can learn")
     return network
 
 

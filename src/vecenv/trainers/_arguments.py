@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import gymnasium
 
+from vecenv._batch.seeding import LARGEST_OF_RUN
 from vecenv._util.checks import brief
 from vecenv._util.suggest import did_you_mean
 from vecenv.agents import MultiAgentVectorEnv
@@ -83,9 +86,21 @@ def check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any)
         raise ConfigTypeError(
             f"config must be {usual}(...), got {brief(config)}; write {name}(envs, {usual}(learning_rate=1e-3))"
         )
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigTypeError(f"seed must be an int of at least 0, got {brief(seed)}")
+    checked_seed(seed)
     if optimizer is not None and not callable(optimizer):
         raise ConfigTypeError(
             f"optimizer must be a class such as torch.optim.AdamW, or a function that makes one, got {brief(optimizer)}"
         )
+
+
+def checked_seed(seed: Any) -> int:
+    """The seed of a trainer as an int; Python's and NumPy's integers are accepted. Raises ConfigError otherwise."""
+    number = None
+    if not isinstance(seed, bool):
+        with contextlib.suppress(TypeError):
+            number = operator.index(seed)
+    if number is None:
+        raise ConfigTypeError(f"seed must be an int of at least 0, got {brief(seed)}")
+    if not 0 <= number <= LARGEST_OF_RUN:
+        raise ConfigError(f"seed must be an int of at least 0 and at most 2**63 - 2**32, got {number}")
+    return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class PeriodicEvaluation:
 
     Attributes:
         result: the last result, see `vecenv.evaluate`.
+        seconds: how long all evaluations took together.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class PeriodicEvaluation:
             raise ConfigError(f"best={str(best)!r} cannot be written: there is no directory {self.best.parent}")
         self._options = options
         self.result: Any = None
+        self.seconds = 0.0
 
     def __call__(self, progress: Progress) -> None:
         """Evaluate if it is time."""
@@ -46,6 +49,7 @@ class PeriodicEvaluation:
         if progress.steps - last < self.every and progress.steps < progress.total_steps:
             return
         envs, options = self._envs_of(trainer)
+        started = time.perf_counter()
         self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **options)
         row = self.result.summary[0]
         best_so_far = max((mean for _, mean in trainer.evaluations), default=None)
@@ -53,6 +57,7 @@ class PeriodicEvaluation:
         trainer.log({"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
         if self.best is not None and (best_so_far is None or row.mean > best_so_far):
             trainer.save(self.best)
+        self.seconds += time.perf_counter() - started
 
     def _envs_of(self, trainer: Any) -> tuple[Any, dict[str, Any]]:
         """What to evaluate in, and the options of `evaluate`; the trainer's id is made as the trainer makes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vecenv._util.checks import brief
+from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.kernel.numba.functions import address_of, native, table_of
 from vecenv.trainers import _optimizer_native
 
@@ -123,6 +126,14 @@ class TorchOptimizer:
 
     def __init__(self, flat: Flat, learning_rate: float, make: Callable[..., torch.optim.Optimizer]) -> None:
         self._flat, self._own = flat, make(flat.parameters, lr=learning_rate)
+        if not isinstance(self._own, torch.optim.Optimizer):
+            raise ConfigTypeError(f"optimizer must make a torch.optim.Optimizer, it made {brief(self._own)}")
+        closure = inspect.signature(type(self._own).step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise ConfigError(
+                f"{type(self._own).__name__} computes the loss several times for one step, which trainers cannot do; "
+                "use another optimizer, such as torch.optim.AdamW"
+            )
         self._sizes = [part.numel() for part in flat.parameters]
 
     @property

@@ -12,6 +12,7 @@ from gymnasium import Space, spaces
 from torch import nn
 
 from vecenv._batch.layout import Layout, map_tree
+from vecenv._util.checks import brief
 from vecenv.errors import SpaceError
 from vecenv.trainers._device import CPU, copy_to, find_device, generator_for, put
 from vecenv.wrappers._normalize_observation import Normalize
@@ -121,6 +122,7 @@ class Policy:
             deterministic: whether to return the most probable actions; False samples them.
             mask: which actions are allowed, [batch, actions], or [actions] with one observation.
         """
+        self._check_kind(obs)
         single = self._is_single(obs)
         if single:
             obs = map_tree(lambda leaf: leaf[None] if isinstance(leaf, torch.Tensor) else np.asarray(leaf)[None], obs)
@@ -149,6 +151,7 @@ class Policy:
         Raises:
             SpaceError: the network cannot take these observations, whose shape is not that of training.
         """
+        self._check_kind(obs)
         began = None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device)
         if action_masks is None and self.mask_key is not None:
             action_masks = masks_in(obs, self.mask_key)
@@ -174,6 +177,18 @@ class Policy:
         """Whether this is one observation rather than a batch."""
         shape, trained = self._shapes(obs)
         return trained is not None and len(shape) == len(trained)
+
+    def _check_kind(self, obs: Any) -> None:
+        """Raise SpaceError for what cannot be observations at all."""
+        space = self.observation_space
+        if space is None or isinstance(obs, torch.Tensor):
+            return
+        if isinstance(space, spaces.Dict):
+            fits = isinstance(obs, Mapping) and space.spaces.keys() <= obs.keys()
+        else:
+            fits = isinstance(space, spaces.Tuple) or np.asarray(obs).dtype.kind in "biuf"
+        if not fits:
+            raise SpaceError(f"these are no observations of {space}: {brief(obs)}")
 
     def _shapes(self, obs: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
         """The shape of the first leaf of `obs`, and what it is in one observation; None if the space is not known."""

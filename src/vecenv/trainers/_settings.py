@@ -89,7 +89,10 @@ class Settings:
                 raise ConfigError(f"{name} must be {_range_words(low, high)}, got {number}")
 
     def _scheduled(self, name: str, function: Callable[..., Any], progress: float) -> float:
-        value = function(progress)
+        try:
+            value = function(progress)
+        except TypeError as error:
+            raise ConfigTypeError(f"{name} raised TypeError when it was called with the progress: {error}") from error
         low, high = self.ranges[name]
         if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
             raise ConfigError(

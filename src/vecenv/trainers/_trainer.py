@@ -16,7 +16,7 @@ from vecenv._util.specs import PETTINGZOO, imports_code
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, UnsupportedError, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
-from vecenv.trainers._arguments import check_arguments, check_call
+from vecenv.trainers._arguments import check_arguments, check_call, checked_seed
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
 from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
 from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
@@ -82,6 +82,7 @@ class Trainer(Generic[ConfigT]):
         act_device: str | torch.device = "auto",
     ) -> None:
         check_arguments(type(self), envs, config, seed, optimizer)
+        seed = checked_seed(seed)
         tensor_env = tensor_env_of(envs)
         if tensor_env is not None:
             device, act_device = _device_of(tensor_env, device, act_device), tensor_env.device
@@ -144,8 +145,10 @@ class Trainer(Generic[ConfigT]):
         given: Any = loggers
         self._loggers = list(given) if isinstance(given, (list, tuple)) else [given]
         for logger in self._loggers:
-            if not isinstance(logger, Logger):
-                raise ConfigTypeError(f"a logger must have write(step, scalars) and close(), got {brief(logger)}")
+            if isinstance(logger, type) or not isinstance(logger, Logger):
+                raise ConfigTypeError(
+                    f"a logger must be an object with write(step, scalars) and close(), got {brief(logger)}"
+                )
         clock, steps_before = Clock(), self.steps
 
         def report() -> bool:
