@@ -28,10 +28,12 @@ from vecenv.errors import (
     EngineRefused,
     EnvError,
     EnvTimeout,
+    NotResetError,
     PendingError,
     RestartLimit,
     SpaceError,
     UnsupportedError,
+    WorkerDied,
     WorkerTimeout,
 )
 from vecenv.testing import check_engine
@@ -359,7 +361,7 @@ def test_a_late_env_is_an_error_of_that_env_and_its_reset_goes_on(how):
             EnvTimeout, match=r"env 1 was not done with its step within 0.1 s and was cancelled"
         ) as late:
             envs.step([2, 3, 4])
-        assert time.perf_counter() - started < 1.0
+        assert time.perf_counter() - started < 10.0  # it would hang for an hour
         assert (late.value.row, late.value.action, late.value.fault_class) == (1, 3, "infrastructure")
         assert isinstance(late.value, TimeoutError)
         assert envs.recv().env_ids.tolist() == [0, 2]
@@ -596,6 +598,14 @@ def test_no_task_and_no_thread_is_left():
     assert threading.active_count() <= before
 
 
+class Slow(Ordinary):
+    """The reward is the number of the step."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, float(self.steps), *rest
+
+
 # --- awaiting ---------------------------------------------------------------------------------------------------------
 
 
@@ -652,6 +662,259 @@ def test_a_failure_reaches_the_coroutine_that_waits_for_it():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("call", ["recv", "send", "send_reset"])
+def test_other_calls_are_refused_while_a_coroutine_waits_for_an_env(call):
+    async def main():
+        async with waiting({}, {}, seconds=0.1) as envs:
+            await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
+            waits = asyncio.ensure_future(envs.step_one(0, 5))
+            await asyncio.sleep(0)
+            arguments = {"recv": (), "send": ([1], [1]), "send_reset": ([1],)}[call]
+            with pytest.raises(PendingError, match=rf"{call}\(\) while step_one\(\) waits for envs \[0\]"):
+                getattr(envs, call)(*arguments)
+            assert (await waits)[1] == 5.0
+            assert (await envs.step_one(1, 7))[1] == 7.0
+
+    asyncio.run(main())
+
+
+def test_recv_is_refused_while_a_coroutine_waits_in_recv_async():
+    async def main():
+        async with waiting({}, seconds=0.1) as envs:
+            envs.reset(seed=0)
+            envs.send([3])
+            waits = asyncio.ensure_future(envs.recv_async())
+            await asyncio.sleep(0)
+            with pytest.raises(CallOrderError, match="another coroutine waits in recv_async"):
+                envs.recv()
+            return (await waits).reward.tolist()
+
+    assert asyncio.run(main()) == [3.0]
+
+
+def test_an_env_whose_step_one_was_cancelled_needs_a_reset():
+    async def main():
+        async with waiting({}, {}, seconds=0.1) as envs:
+            await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            with pytest.raises(PendingError, match="env 0 is still running"):
+                await envs.step_one(0, 1)
+            assert (await envs.step_one(1, 2))[1] == 2.0
+            await asyncio.sleep(0.1)
+            with pytest.raises(NotResetError, match="need a reset before step_one"):
+                await envs.step_one(0, 1)
+            assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
+            assert (await envs.step_one(0, 4))[1] == 4.0
+
+    asyncio.run(main())
+
+
+def test_an_event_loop_may_go_on_where_another_was_stopped():
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    with waiting({}, {}, seconds=0.1) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(asyncio.TimeoutError):
+            first.run_until_complete(asyncio.wait_for(envs.step_one(0, 1), 0.01))
+        result = second.run_until_complete(asyncio.wait_for(envs.step_one(1, 2), 5.0))
+        assert result[1] == 2.0
+        first.run_until_complete(asyncio.sleep(0.01))
+        first.close()
+        second.close()
+
+
+def test_two_running_event_loops_are_refused():
+    with waiting({}, {}, seconds=0.3) as envs:
+        envs.reset(seed=0)
+        thread = threading.Thread(target=lambda: asyncio.run(envs.step_one(0, 1)))
+        thread.start()
+        assert until(lambda: 0 in envs._ones)
+        with pytest.raises(CallOrderError, match="coroutines of another event loop"):
+            asyncio.run(envs.step_one(1, 1))
+        thread.join(5.0)
+
+
+@pytest.mark.parametrize("again", ["at once", "later", "recv", "another loop"])
+def test_a_recv_async_that_is_cancelled_loses_nothing_on_engines_that_wait_in_a_thread(again):
+    async def cancelled(envs):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(envs.recv_async(), 0.05)
+        if again in ("later", "recv"):
+            await asyncio.sleep(0.5)
+        return envs.recv() if again == "recv" else await envs.recv_async() if again != "another loop" else None
+
+    async def received(envs):
+        return await envs.recv_async()
+
+    with vecenv.make(partial(Slow, 0.3), 2, engine="process", workers=2) as envs:
+        envs.reset(seed=0)
+        envs.send([0, 1])
+        step = asyncio.run(cancelled(envs)) or asyncio.run(received(envs))
+        assert (step.env_ids.tolist(), step.reward.tolist()) == ([0, 1], [1.0, 1.0])
+        assert envs.step([0, 1])[1].tolist() == [2.0, 2.0]
+        envs.send([0, 1])
+        assert asyncio.run(received(envs)).reward.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("until", [0.3, 20.0])
+def test_until_is_a_part_of_the_timeout(until):
+    with waiting({}, seconds=60.0) as envs:
+        envs.reset(seed=0)
+        envs.send([0])
+        began = time.perf_counter()
+        with pytest.raises(WorkerTimeout, match=r"within 0.3 s"):
+            envs.recv(1, 1, until=until, timeout=0.3)
+        with pytest.raises(WorkerTimeout, match=r"within 0.3 s"):
+            asyncio.run(envs.recv_async(1, 1, until=until, timeout=0.3))
+        assert time.perf_counter() - began < 10.0
+
+
+def test_calls_between_two_runs_of_the_loop_are_refused_and_do_not_hang():
+    async def make():
+        envs = vecenv.make([Waiting], engine="asyncio", loop="running")
+        await envs.reset_one(0)
+        return envs
+
+    loop = asyncio.new_event_loop()
+    envs = loop.run_until_complete(make())
+    for call in (lambda: envs.step([0]), envs.reset, lambda: envs.get_attr("steps")):
+        with pytest.raises(CallOrderError, match="event loop does not run"):
+            call()
+    assert loop.run_until_complete(envs.step_one(0, 5))[1] == 5.0
+    loop.run_until_complete(envs.close_async())
+    loop.close()
+
+
+def test_close_waits_for_a_step_that_was_given_up_and_then_closes_the_env():
+    said = []
+
+    class Cleans(Waiting):
+        async def step(self, action):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.3)
+                said.append("session deleted")
+
+        async def close(self):
+            said.append("closed")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        envs = vecenv.make(Cleans, 1, engine=Asyncio(step_timeout=0.05))
+        envs.reset(seed=0)
+        with pytest.raises(EnvTimeout):
+            envs.step([0])
+        envs.close()
+    assert said == ["session deleted", "closed"]
+
+
+@pytest.mark.parametrize("bad_is_async", [False, True])
+def test_an_awaited_factory_that_fails_is_reported_before_slow_ones_end(bad_is_async):
+    def bad():
+        raise ValueError("no key")
+
+    async def bad_async():
+        raise ValueError("no key")
+
+    async def slow():
+        await asyncio.sleep(5.0)
+        return Waiting()
+
+    began = time.perf_counter()
+    with pytest.raises(EnvError, match="no key"):
+        vecenv.make([slow, bad_async if bad_is_async else bad], engine="asyncio")
+    assert time.perf_counter() - began < 3.0
+
+
+def test_closing_in_the_running_loop_says_what_was_left():
+    async def main():
+        async with vecenv.make(HangsInClose, 1, engine="asyncio", loop="running") as envs:
+            await envs.reset_one(0)
+
+    with pytest.warns(RuntimeWarning, match="env 0 did not end within"):
+        asyncio.run(main())
+
+
+def test_envs_whose_event_loop_has_ended_are_reported_when_they_are_closed():
+    async def main():
+        envs = vecenv.make([Waiting], engine="asyncio", loop="running")
+        await envs.reset_one(0)
+        return envs
+
+    envs = asyncio.run(main())
+    with pytest.raises(WorkerDied, match="event loop that the envs run in has ended"):
+        asyncio.run(envs.step_one(0, 1))
+    with pytest.warns(RuntimeWarning, match="ended before close"):
+        envs.close()
+    assert envs.closed
+
+
+def test_close_lets_what_it_cancelled_end_and_calls_nothing_beside_it():
+    said = []
+
+    class Cleans(Waiting):
+        async def step(self, action):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(1.5)
+                said.append("session deleted")
+
+        async def close(self):
+            said.append("closed")
+
+    envs = vecenv.make(Cleans, 1, engine="asyncio")
+    envs.reset(seed=0)
+    envs.send([0])
+    time.sleep(0.05)
+    envs.close()
+    assert said == ["session deleted", "closed"]
+
+
+def test_an_env_that_cannot_be_built_is_named_at_once_and_not_the_slow_one():
+    def bad():
+        raise ValueError("wrong password")
+
+    def slow():
+        time.sleep(2.0)
+        return Waiting()
+
+    began = time.perf_counter()
+    with pytest.raises(EnvError, match="wrong password"):
+        vecenv.make([slow, bad], engine=Asyncio(start_timeout=5.0))
+    assert time.perf_counter() - began < 1.5
+
+
+def test_a_reset_that_fails_again_is_a_fault_of_the_reset():
+    phases = []
+
+    def classify(error, phase):
+        phases.append(phase)
+        return "terminal" if len(phases) > 2 else None
+
+    with (
+        waiting({0: "hang"}, reset_timeout=0.05, classify=classify, on_error="restart") as envs,
+        pytest.raises(EnvTimeout, match="its reset"),
+    ):
+        envs.reset(seed=0)
+    assert phases == ["reset"] * 3
+
+
+def test_calls_do_not_wait_for_a_step_that_was_given_up():
+    with vecenv.make(partial(Ordinary, hangs_at=1), 1, engine=Asyncio(step_timeout=0.1)) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(EnvTimeout):
+            envs.step([0])
+        began = time.perf_counter()
+        with pytest.raises(EnvError, match="was given up and still runs; reset"):
+            envs.get_attr("steps")
+        assert time.perf_counter() - began < 2.0  # the step takes 3 s
+
+
 def test_steps_may_be_iterated_over():
     async def main():
         fns = [partial(Waiting, number, 0.02 * number) for number in range(4)]
@@ -685,9 +948,12 @@ def test_recv_async_waits_on_every_engine(engine):
 def test_what_would_stop_the_loop_is_refused():
     async def main():
         envs = vecenv.make([Waiting, partial(Waiting, 1)], engine="asyncio", loop="running")
-        with pytest.raises(CallOrderError, match=r"recv\(\) would stop the event loop"):
+        with pytest.raises(CallOrderError, match=r"reset\(\) would stop the event loop"):
             envs.reset(seed=0)
-        await envs.recv_async(2)
+        assert [(await envs.reset_one(row))[0].shape for row in range(2)] == [(3,), (3,)]
+        with pytest.raises(CallOrderError, match=r"step\(\) would stop the event loop"):
+            envs.step([0, 0])
+        assert [env.steps for env in envs.engine.envs] == [0, 0]  # what was refused did not run
         with pytest.raises(CallOrderError, match="this call would stop the event loop"):
             envs.call("number")
         envs.close()

@@ -75,4 +75,5 @@ def test_windows_has_all_engines_but_processes_which_are_refused_with_the_reason
     refusal = f"EngineRefused: the process engine cannot run here: {why}; use engine='sync' or 'thread'"
     assert found["process"] == found["object"] == found["SubprocVecEnv"] == refusal
     assert found["AsyncVectorEnv"] == f"EngineRefused: AsyncVectorEnv cannot run here: {why}; use SyncVectorEnv"
-    assert found["env"] == {"engine": "sync", "reason": f"the process engine cannot run here: {why}"}
+    reason = f"the sync engine, because the process engine cannot run here: {why}"
+    assert found["env"] == {"engine": "sync", "reason": reason}

@@ -101,8 +101,10 @@ class Fault:
         carried = {name: _unpacked(state[name]) for name in _CARRIED}
         self.__dict__.update({**state, **carried})
 
-    def to_error(self, row: int, worker: int | None = None, pid: int | None = None) -> EnvError:
-        """The error to raise where the user is waiting."""
+    def to_error(
+        self, row: int, worker: int | None = None, pid: int | None = None, advice: str | None = None
+    ) -> EnvError:
+        """The error to raise where the user is waiting; `advice` ends its message, None: what suits the phase."""
         if self.error is not None:
             self.error.fault_class = self.fault_class
             return self.error
@@ -110,9 +112,10 @@ class Fault:
         context = "" if self.action is None else f"; last action {text_of(self.action, repr):.80}"
         context += "" if self.seed is None else f"; last seed {self.seed}"
         context += "" if self.elapsed is None else f"; after {self.elapsed:.3g} s"
+        advice = advice or _ADVICE[self.phase]
         error = env_error(
             self.original,
-            f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}; {_ADVICE[self.phase]}",
+            f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}; {advice}",
             row=row,
             rows=self.rows,
             phase=self.phase,

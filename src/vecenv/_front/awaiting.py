@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
@@ -15,7 +18,7 @@ from vecenv._front.results import SingleStep
 from vecenv._front.step import Step
 from vecenv._front.transport import Transport
 from vecenv._util.checks import brief, patience, seconds
-from vecenv.engines import SupportsGatherAsync, registry
+from vecenv.engines import SupportsGather, SupportsGatherAsync, registry
 from vecenv.engines.decorator import Decorator
 from vecenv.errors import (
     CallOrderError,
@@ -26,6 +29,8 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 
+_AT_ONCE = 0.001
+"""Seconds to wait for envs that are late already."""
 OneForm: TypeAlias = Callable[[Rows], dict[int, Any]]
 """What makes results of each of some rows by itself."""
 
@@ -41,6 +46,8 @@ class Awaiting(Transport):
         """Hands their results out."""
         self._receiving = False
         """A `recv_async` waits."""
+        self._gathering: asyncio.Future[int] | None = None
+        """The wait in another thread, which goes on if the call that began it is cancelled."""
 
     async def recv_async(
         self,
@@ -52,7 +59,8 @@ class Awaiting(Transport):
     ) -> Step:
         """As `recv`, awaited: meanwhile the event loop runs other coroutines, which may `send`.
 
-        With engines other than "asyncio" and "thread" it waits in another thread, and no other call is possible.
+        Engines other than "asyncio" and "thread" wait in another thread, and meanwhile no other call is possible, also
+        if this is cancelled. Those that run envs in the calling thread run them in that of the event loop.
         """
         envs: Any = self
         return await self._await_recv(envs.recv, min_envs, max_envs, until, timeout)
@@ -66,12 +74,13 @@ class Awaiting(Transport):
         timeout: float | None,
     ) -> Step:
         """Wait until `receive`, the `recv` of this vector env or of a wrapper around it, need not wait, and call it."""
-        if not isinstance(self.engine, SupportsGatherAsync):
-            return await asyncio.to_thread(receive, min_envs, max_envs, until=until, timeout=timeout)
+        if not isinstance(self.engine, (SupportsGatherAsync, SupportsGather)):
+            await asyncio.sleep(0)
+            return receive(min_envs, max_envs, until=until, timeout=timeout)
         self._check_no_ones("recv_async")
         order = self._call_order
         order.check_open("recv_async")
-        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        patient, started = self.timeout if timeout is None else patience(seconds("timeout", timeout)), time.monotonic()
         exact = max_envs is None and until is None
         if exact:
             default = min(self.batch_size, order.pending_count) or None
@@ -80,18 +89,32 @@ class Awaiting(Transport):
             least, most = order.check_range(min_envs, max_envs)
         self._receiving = True
         try:
-            ready = 0 if until is None else await self._ready(most, seconds("until", until))
+            longest = None if until is None else seconds("until", until)
+            longest = longest if longest is None or patient is None else min(longest, patient)
+            ready = 0 if longest is None else await self._ready(most, longest)
             if ready < least:
-                ready = await self._ready(least, patient)
+                left = None if patient is None else max(0.0, patient - (time.monotonic() - started))
+                ready = await self._ready(least, left)
         finally:
             self._receiving = False
         if ready < least:
             patient = 0.0 if patient is None else patient
+            if not isinstance(self.engine, SupportsGatherAsync):
+                return await self._receive_late(receive, least, patient)
             raise WorkerTimeout(
                 f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
                 phase="step",
             )
         return receive(least if exact else min(ready, most), timeout=patient)
+
+    async def _receive_late(self, receive: Callable[..., Step], least: int, patient: float) -> Step:
+        """Time is up: let the engine name the env that is late, or restart it."""
+        try:
+            return await asyncio.to_thread(receive, least, timeout=_AT_ONCE)
+        except WorkerTimeout as error:
+            error.message = error.message.replace(f"within {_AT_ONCE} s", f"within {patient} s", 1)
+            self._timed_out_after = patient
+            raise
 
     async def __aiter__(self) -> AsyncIterator[Step]:
         """What `recv_async()` returns, as long as anything is pending."""
@@ -103,6 +126,9 @@ class Awaiting(Transport):
 
         Many coroutines may do this at once, each with an env of its own. Where an episode ended in "same-step" mode,
         `info` has "final_obs" and "final_info".
+
+        If this is cancelled, the env finishes its step all the same. The result is discarded, and the env needs
+        `reset_one`, which waits for that.
 
         Raises:
             EnvError: the env failed, and needs `reset_one`.
@@ -123,6 +149,10 @@ class Awaiting(Transport):
 
     async def _reset_one(self, env_id: int, seed: int | None, options: dict[str, Any] | None, form: OneForm) -> Any:
         row = self._one("reset_one", env_id)
+        if row in self._ones:  # a call that was cancelled: its env is not done yet
+            with contextlib.suppress(EnvError):
+                await self._wait_for_one(row, form)
+            row = self._one("reset_one", env_id)
         if options is not None and not isinstance(options, dict):
             raise ConfigTypeError(f"options must be a dict or None, got {brief(options)}")
         self._run("reset_one", self._send_reset_one, row, one_seed(seed), options)
@@ -160,11 +190,42 @@ class Awaiting(Transport):
     async def _ready(self, count: int, wait: float | None) -> int:
         """How many rows are ready, when `count` are or `wait` seconds have passed."""
         held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
-        return held + await self.engine.gather_async(max(0, count - held), wait)
+        missing, engine = max(0, count - held), self.engine
+        if isinstance(engine, SupportsGatherAsync):
+            return held + await engine.gather_async(missing, wait)
+        # Nothing is received in that thread, so nothing is lost if this is cancelled.
+        waiting = self._gathering
+        if waiting is not None and not waiting.done() and waiting.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([waiting], timeout=wait)  # of a call that was cancelled
+        seconds = threading.TIMEOUT_MAX if wait is None else wait
+        gather: Any = engine.gather  # type: ignore[attr-defined]  # looked at by the caller
+        self._gathering = asyncio.ensure_future(asyncio.to_thread(self._run, "recv_async", gather, missing, seconds))
+        return held + await asyncio.shield(self._gathering)
+
+    def _receive_some(self, *arguments: Any, **named: Any) -> Any:
+        self._check_no_ones("recv")
+        return super()._receive_some(*arguments, **named)
+
+    def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
+        if call == "send":
+            self._check_not_awaited(call)
+        super()._send_step(actions, rows, call)
+
+    def _send_some_resets(self, env_ids: Any, seed: Any, options: Any) -> None:
+        self._check_not_awaited("send_reset")
+        super()._send_some_resets(env_ids, seed, options)
+
+    def _check_not_awaited(self, call: str) -> None:
+        """Raise PendingError while coroutines wait in `step_one`: a `recv` would take the results they wait for."""
+        for row, (future, _) in list(self._ones.items()):
+            if not future.get_loop().is_running():  # it will never end its wait; the row is pending as after `send`
+                del self._ones[row]
+        if self._ones:
+            waiting = f"{call}() while step_one() waits for envs {sorted(self._ones)[:8]}"
+            raise PendingError(f"{waiting}; await that first", "step_one")
 
     def _check_no_ones(self, call: str) -> None:
-        if self._ones:
-            raise PendingError(f"{call}() while step_one() waits for envs {sorted(self._ones)[:8]}", "step_one")
+        self._check_not_awaited(call)
         if self._receiving:
             raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
 
@@ -175,7 +236,22 @@ class Awaiting(Transport):
         if len(self._ones) != self._call_order.pending_count or self._receiving:
             raise PendingError(f"{call}() while results of send() are pending; recv_async() them first", "send")
         (row,) = self._call_order.parse_rows([env_id]).tolist()
+        if row in self._ones and not (call == "reset_one" and self._ones[row][0].cancelled()):
+            raise PendingError(f"{call}({row}) while env {row} is still running; wait until its call has ended", call)
+        loop = self._delivering_loop()
+        if loop is not None and loop is not asyncio.get_running_loop():
+            raise CallOrderError(
+                f"{call}() while coroutines of another event loop wait for envs {sorted(self._ones)[:8]}; use one "
+                "vector env per event loop"
+            )
         return row
+
+    def _delivering_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The running event loop in which a task hands results out; None if there is none."""
+        if self._delivering is None or self._delivering.done():
+            return None
+        loop = self._delivering.get_loop()
+        return loop if loop.is_running() else None
 
     def _send_reset_one(self, row: int, seed: int | None, options: dict[str, Any] | None) -> None:
         rows = np.array([row])
@@ -196,7 +272,7 @@ class Awaiting(Transport):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._ones[row] = future, form
-        if self._delivering is None or self._delivering.done():
+        if self._delivering_loop() is None:
             self._delivering = loop.create_task(self._deliver())
         return await future
 
@@ -205,6 +281,8 @@ class Awaiting(Transport):
         while self._ones:
             try:
                 ready = await self._ready(1, None)
+                if self._delivering is not asyncio.current_task():  # this loop was stopped meanwhile: another does it
+                    return
                 results = self._run("step_one", self._receive_results, ready, 0.0, self._as_wanted)
             except EnvError as error:
                 for row in error.rows:
@@ -226,10 +304,10 @@ class Awaiting(Transport):
         return {row: result for form, some in by_form.items() for row, result in form(np.array(some)).items()}
 
     def _answer(self, row: int, result: Any) -> None:
-        future, _ = self._ones.pop(row, (None, None))
-        if future is None or future.done():  # the coroutine that waited was cancelled
-            return
-        if isinstance(result, BaseException):
+        future, _ = self._ones.pop(row)
+        if future.done() or future.get_loop().is_closed():  # the coroutine that waited was cancelled, with its result
+            self._call_order.failed(np.array([row]))
+        elif isinstance(result, BaseException):
             future.set_exception(result)
         else:
             future.set_result(result)

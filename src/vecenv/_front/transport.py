@@ -161,7 +161,14 @@ class Transport(gymnasium.vector.VectorEnv):
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
+    def _check_may_wait(self, call: str) -> None:
+        """Raise if this call would wait for envs in an event loop that cannot run meanwhile."""
+        check = getattr(self.engine, "check_may_wait", None)
+        if check is not None:
+            check(f"{call}()")
+
     def _send_reset(self, seed: Any, options: Any) -> None:
+        self._check_may_wait("reset")
         order = self._call_order
         parsed = ResetOptions.parse(options, self.num_envs)
         if not order.broken or parsed.mask is not None:
@@ -223,6 +230,7 @@ class Transport(gymnasium.vector.VectorEnv):
 
     def _send_whole_step(self, actions: Any, env_ids: Any) -> Rows | None:
         """Send a step of all envs, or of those of `env_ids` if nothing is pending; return their rows, None for all."""
+        self._check_may_wait("step")
         rows = None if env_ids is None else self._call_order.parse_rows(env_ids)
         if rows is not None:
             self._call_order.check_idle("step")
@@ -271,7 +279,7 @@ class Transport(gymnasium.vector.VectorEnv):
             if most is not None:
                 count = self._wait_for_some(count, most, until, timeout)
                 if timeout is not None:
-                    left = max(0.0, started + max(timeout, until or 0.0) - time.perf_counter())
+                    left = max(0.0, started + timeout - time.perf_counter())
             self._undelivered = rows = self._decorated.recv(count, left)
         except BaseException as error:
             failure = error if isinstance(error, EnvError) else error.__context__  # Ctrl-C while it was being recorded
@@ -295,9 +303,10 @@ class Transport(gymnasium.vector.VectorEnv):
         if not isinstance(self.engine, SupportsGather):
             return most if registry.declares(self.engine, "native") else least
         held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
+        until = until if until is None or timeout is None else min(until, timeout)
         ready = 0 if until is None else held + self.engine.gather(max(0, most - held), until)
         if ready < least:
-            longest = threading.TIMEOUT_MAX if timeout is None else timeout
+            longest = threading.TIMEOUT_MAX if timeout is None else timeout - (until or 0.0)
             ready = held + self.engine.gather(max(0, least - held), longest)
         return min(max(ready, least), most)
 

@@ -18,6 +18,7 @@ import gymnasium
 from vecenv._batch.faults import Fault
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
+from vecenv._util.text import text_of, type_name
 from vecenv.engines import registry
 from vecenv.engines.aio.homes import is_awaited
 from vecenv.engines.aio.options import Asyncio
@@ -32,6 +33,10 @@ from vecenv.errors import ConfigError, EngineRefused, EnvError
 _PROBE_SECONDS = 0.02
 _CLOSE_SECONDS = 5.0
 """How long the trial env of an `async def close` is waited for."""
+_OF_A_TRIAL = (
+    "this was a trial of a few steps, which chooses the engine: engine='sync' makes no trial, on_error='restart' "
+    "restarts envs that fail"
+)
 _AWAITED = "step() or reset() of the envs is an async def, which the asyncio engine awaits"
 
 
@@ -171,10 +176,10 @@ def _choose_python(
     count = request.num_envs
     if Process.name not in able:
         chosen = able.get(Sync.name) or next(iter(able.values()))
-        return chosen, _without_advice(refused[Process.name])
+        return chosen, f"the {chosen.name} engine, because {_without_advice(refused[Process.name])}"
     process = able[Process.name]
     if Sync.name not in able:
-        return process, _without_advice(refused[Sync.name])
+        return process, f"the {process.name} engine, because {_without_advice(refused[Sync.name])}"
     sync, workers = able[Sync.name], min(usable_cpus(), count)
     if count == 1:
         return sync, "one env: nothing to run side by side"
@@ -185,7 +190,8 @@ def _choose_python(
     except EnvError as error:
         if request.on_error == "raise":
             raise
-        return process, f"a trial step failed ({error}), and on_error='restart': other processes survive what envs do"
+        raised = f"{type_name(error.__cause__)}: {text_of(error.__cause__)}"
+        return process, f"a trial step failed ({raised}), and on_error='restart': other processes survive what envs do"
     work = f"a step of {count} envs takes {count} x {seconds * 1e6:.0f} us"
     if seconds < CHEAP_SECONDS and seconds * count < LITTLE_SECONDS:
         return sync, f"{work}: less than it takes to hand it to other processes and back"
@@ -224,9 +230,17 @@ def _time_steps(factory: Factory) -> float:
                 env.reset()
         return sorted(times)[len(times) // 2]
     except Exception as error:
-        raise Fault.of(error, "step").to_error(0) from error
+        raise _trial_error(error) from error
     finally:
         env.close()
+
+
+def _trial_error(error: Exception) -> EnvError:
+    """The error for what an env raised in the trial; its traceback begins in the env."""
+    trace = error.__traceback__
+    if trace is not None and trace.tb_next is not None:
+        BaseException.with_traceback(error, trace.tb_next)
+    return Fault.of(error, "step").to_error(0, advice=_OF_A_TRIAL)
 
 
 async def _close_awaited(env: Any) -> None:

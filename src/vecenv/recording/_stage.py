@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import pdb
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
@@ -54,7 +55,10 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
             return result
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(result)
+        if asyncio._get_running_loop() is None:
+            return self._loop.run_until_complete(result)
+        with ThreadPoolExecutor(1) as elsewhere:  # in a notebook a loop runs here, and a thread runs one loop at a time
+            return elsewhere.submit(self._loop.run_until_complete, result).result()
 
     def _stops_now(self) -> bool:
         stops, self.stops = self.stops, False

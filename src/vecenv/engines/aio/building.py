@@ -100,7 +100,7 @@ def build_envs(
                     home.start_outside(functools.partial(close_quietly, built[0]))
                 break
             found[row] = built
-            if len(found) == len(factories):
+            if len(found) == len(factories) or isinstance(built, BaseException):  # the others are not needed then
                 complete.set()
             if type(built) is tuple and built[1] is home:
                 begin()

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextvars
+import functools
 import inspect
 import math
 import threading
@@ -23,12 +24,12 @@ from vecenv._batch.faults import Fault, OnError
 from vecenv._util.text import text_of
 from vecenv.engines.aio.building import Raised, build_env, build_envs
 from vecenv.engines.aio.faults import Classify
-from vecenv.engines.aio.homes import Home
+from vecenv.engines.aio.homes import Home, ThreadHome
 from vecenv.engines.aio.limits import Limits, Pace
 from vecenv.engines.aio.loop import EnvLoop, LoopChoice
 from vecenv.engines.aio.rows import AwaitedRows
 from vecenv.engines.facts import EnvFacts, check_observation_mode, merge_facts
-from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.engines.python.local import hand_over, results_or_raise, warn_of
 from vecenv.engines.python.queued import QueuedEngine
 from vecenv.errors import ClosedError, Phase, SpaceError, WorkerDied, WorkerTimeout
@@ -82,6 +83,8 @@ class AsyncioEngine(QueuedEngine):
         self._context = contextvars.Context()
         """Of that callback: one for all tasks, as in `Deadlines`."""
         self._closing: asyncio.Task[None] | None = None
+        self._complaints: list[str] = []
+        """Of that task."""
         self._rows: AwaitedRows | None = None
         self._loop = EnvLoop(loop)
         self._pace = Pace(self._loop.loop, rate)
@@ -111,6 +114,9 @@ class AsyncioEngine(QueuedEngine):
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
+        # Not is_alive: Ctrl-C inside of Thread.is_alive() makes Python 3.11 take a thread that runs for one that ended.
+        if self._loop.loop.is_closed():
+            self._check_running()
         rows = np.sort(rows)
         listed, number = rows.tolist(), self._pending.sequence + 1
         self._to_run[rows] = number
@@ -136,11 +142,17 @@ class AsyncioEngine(QueuedEngine):
         self._stopping = True
         deadline = time.monotonic() + timeout
         if self._loop.is_here:  # it cannot be waited for here: the loop closes the envs when it runs on
-            self._closing = self._keep(self._close_all(timeout, []))
+            self._closing = self._keep(self._close_all(timeout, self._complaints))
             self._closed = True
             return
         complaints: list[str] = []
-        if self._loop.is_alive:
+        if not (self._loop.is_alive if self._loop.is_own else self._loop.loop.is_running()):
+            self._leave_all()
+            complaints.append(
+                "the event loop that the envs ran in ended before close(), so those with async methods were not "
+                "closed; use `async with` or `await envs.close_async()` in that loop"
+            )
+        else:
             closing = self._loop.submit(self._close_all(0.8 * timeout, complaints))
             try:
                 closing.result(timeout)
@@ -192,6 +204,8 @@ class AsyncioEngine(QueuedEngine):
         """Wait until the envs are closed, after a `close` in their own event loop."""
         if self._closing is not None:
             await self._closing
+            complaints, self._complaints = self._complaints, []
+            warn_of(complaints)
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -201,9 +215,11 @@ class AsyncioEngine(QueuedEngine):
         found: dict[int, Any] = {}
         try:
             found = build_envs(self._loop.loop, self._factories, self._built_at_once, self._pace.rate, seconds)
+            self._raise_failed(found)
             awaited = [row for row, what in found.items() if inspect.isawaitable(what)]
             if awaited:
                 self._await_built(found, awaited, deadline - time.monotonic())
+            self._raise_failed(found)
             missing = [row for row in range(len(self._factories)) if row not in found]
             if missing:
                 raise self._late_start(missing[0], seconds)
@@ -228,23 +244,30 @@ class AsyncioEngine(QueuedEngine):
                 found[rows[place]] = await build_env(self._loop.loop, lambda: works[place], rows[place])
             except Raised as raised:
                 found[rows[place]] = raised.error
+                raise
 
         building = self._loop.submit(self._gather(build, self._building, len(rows), set()))
         try:
             building.result(max(0.0, seconds))
         except concurrent.futures.TimeoutError:
             building.cancel()
+        except Raised:  # the others are not needed then
+            for task in list(self._tasks):
+                self._loop.soon(task.cancel)
 
-    def _checked(self, found: dict[int, Any]) -> tuple[list[gymnasium.Env[Any, Any]], list[Home]]:
-        """The envs and their homes; raises what is wrong with the first row that has no env of its own."""
-        known: dict[int, int] = {}
-        for row in range(len(self._factories)):
-            built = found[row]
+    def _raise_failed(self, found: dict[int, Any]) -> None:
+        """Raise why the first env that failed could not be built."""
+        for row, built in sorted(found.items()):
             if isinstance(built, SpaceError):
                 raise built
             if isinstance(built, BaseException):
                 raise Fault.of(built, "make").to_error(row)
-            twin = known.setdefault(id(built[0]), row)
+
+    def _checked(self, found: dict[int, Any]) -> tuple[list[gymnasium.Env[Any, Any]], list[Home]]:
+        """The envs and their homes. Raises SpaceError if two rows have the same env."""
+        known: dict[int, int] = {}
+        for row in range(len(self._factories)):
+            twin = known.setdefault(id(found[row][0]), row)
             if twin != row:
                 raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
         return [found[row][0] for row in range(len(found))], [found[row][1] for row in range(len(found))]
@@ -337,18 +360,23 @@ class AsyncioEngine(QueuedEngine):
         self._limits.clear()
         self._building.clear()
         mine = asyncio.current_task()
-        running = [task for task in (*self._tasks, *rows.rebuilding.values()) if task is not mine]
+        given_up = {home.work for home in rows.homes if isinstance(home.work, asyncio.Task) and home.work.cancelling()}
+        running = {*self._tasks, *rows.rebuilding.values()} - {mine}
         for task in running:
             task.cancel()
         for home in rows.homes:
-            if home.is_busy and home.work is not None:
+            if home.is_busy and home.work is not None and home.work not in given_up:
                 home.work.cancel()
+        running |= {work for work in given_up if not work.done()}
         if running:
-            await asyncio.wait(running, timeout=seconds / 4)
+            await asyncio.wait(running, timeout=0.75 * seconds)
         lock = threading.Lock()
         works: dict[Any, int] = {}
         for row, home in enumerate(rows.homes):
             if row in rows.retired:
+                continue
+            if home.in_loop and home.is_busy:  # it was cancelled and goes on: nothing else may be called meanwhile
+                complaints.append(f"env {row} did not end its call within {0.75 * seconds:.2g} s and was left running")
                 continue
             closing = rows.envs[row].close if home.in_loop else _in_turn(rows.envs[row].close, lock, seconds / 2)
             works[home.start(closing)] = row
@@ -365,6 +393,13 @@ class AsyncioEngine(QueuedEngine):
             home.leave()
 
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _leave_all(self) -> None:
+        """The event loop has ended: close what runs on threads, without waiting for it."""
+        for env, home in zip(self._awaited.envs, self._awaited.homes, strict=True):
+            if isinstance(home, ThreadHome):
+                home.start_outside(functools.partial(close_quietly, env))
+            home.leave()
 
     def _ask(self, ask: Callable[[int], Coroutine[Any, Any, Any]], timeout: float | None) -> list[Any]:
         """Ask all envs, within the limits; see `results_or_raise`."""
@@ -387,8 +422,12 @@ class AsyncioEngine(QueuedEngine):
             asked.cancel()
             raise
 
+    def check_may_wait(self, call: str) -> None:
+        """Raise CallOrderError if this thread would wait for envs that run in it."""
+        self._loop.check_may_wait(call)
+
     def _check_may_wait(self) -> None:
-        self._loop.check_may_wait("recv()")
+        self.check_may_wait("recv()")
 
     def _check_running(self) -> None:
         if not self._loop.is_alive:

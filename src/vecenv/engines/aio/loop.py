@@ -47,16 +47,18 @@ class EnvLoop:
 
     @property
     def is_alive(self) -> bool:
-        """Whether anything can run in it."""
+        """Whether it has not ended."""
         return not self.loop.is_closed() and (self._thread is None or self._thread.is_alive())
 
     @property
     def is_here(self) -> bool:
-        """Whether this thread is the loop's: then nothing must wait for the loop."""
-        return threading.get_ident() == self.ident
+        """Whether the loop runs in this thread: then nothing must wait for the loop."""
+        return threading.get_ident() == self.ident and self.loop.is_running()
 
     def check_may_wait(self, call: str) -> None:
-        """Raise if this thread would wait for itself."""
+        """Raise if this thread would wait for itself, or for a loop of the user's that does not run."""
+        if self._thread is None and not self.loop.is_closed() and not self.loop.is_running():
+            raise CallOrderError(f"{call} waits for envs whose event loop does not run; {_INSTEAD}")
         if self.is_here:
             raise CallOrderError(f"{call} would stop the event loop that the envs run in; {_INSTEAD}")
 

@@ -121,6 +121,8 @@ class AwaitedRows:
         """Call `function(env, *args)` where the env runs; a Fault stands for a failed call."""
         try:
             await self._rebuilt(row)
+            if self.homes[row].is_busy:
+                raise Raised(TimeoutError("its last call was given up and still runs; reset() builds the env again"))
             return await self._call(row, "call", function, self.envs[row], *args)
         except Raised as raised:
             return Fault.of(raised.error, "call", seed=int(self.batch.last_seed[row]))
@@ -299,7 +301,7 @@ class AwaitedRows:
             try:
                 info = await self._restart(row, ended, pause)
             except Raised as raised:
-                fault = self._fault(row, raised.error, "make", _NOTHING, _clock())
+                fault = self._fault(row, raised.error, raised.phase or "reset", _NOTHING, _clock())
                 continue
             report_restart(batch, row, self._origin + row, fault, info, final_info)
             if op == _RESET:
@@ -321,12 +323,8 @@ class AwaitedRows:
 
     async def _rebuilt(self, row: int) -> None:
         """Wait until the env is there, if it is being built again. Raises what that raises."""
-        task = self.rebuilding.pop(row, None)
-        if task is not None:
-            try:
-                await task
-            except Raised as raised:
-                raise Raised(raised.error, "make") from None
+        if (task := self.rebuilding.pop(row, None)) is not None:
+            await task
 
     async def _rebuild(self, row: int, factory: Factory, pause: float = 0.0) -> None:
         """Close a row's env and build another."""
@@ -355,7 +353,9 @@ class AwaitedRows:
             try:
                 return await asyncio.wait_for(build_env(self._loop, factory, row), self._start_seconds)
             except TimeoutError:
-                raise Raised(self._late(row, "make", self._start_seconds or 0.0)) from None
+                raise Raised(self._late(row, "make", self._start_seconds or 0.0), "make") from None
+            except Raised as raised:
+                raise Raised(raised.error, "make") from None
 
     def _retire(self, row: int) -> None:
         """Close an env that is replaced, where it ran and when its last call has ended, without waiting for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import queue
 import time
@@ -64,7 +65,8 @@ class QueuedEngine:
         deadline = math.inf if seconds is None else time.monotonic() + seconds
 
         def listen() -> None:
-            loop.call_soon_threadsafe(came.set)
+            with contextlib.suppress(RuntimeError):  # the loop was closed while it waited
+                loop.call_soon_threadsafe(came.set)
 
         self._listeners.add(listen)
         try:
