@@ -75,9 +75,14 @@ class PendingRows:
         self.finished[index] = False
         self.count -= given
 
+    @property
+    def is_all_pending(self) -> bool:
+        """Whether every row is pending."""
+        return self.count == self._size
+
     def rows(self) -> Rows:
         """All pending rows, ascending."""
-        return self.everyone if self.count == self._size else np.flatnonzero(self.sent_at)
+        return self.everyone if self.is_all_pending else np.flatnonzero(self.sent_at)
 
     def oldest(self, count: int) -> Rows:
         """The `count` pending rows that were sent first; ascending if these are all."""

@@ -40,6 +40,7 @@ class AleEngine:
     """
 
     name = "ale"
+    checks_actions = False
 
     def __init__(
         self,
@@ -77,14 +78,33 @@ class AleEngine:
         self._rolling: set[int] = set()
         """Rows whose ROLL has ended an episode and begins the next."""
         self._pending = PendingRows(count, ordered=ordered)
+        self._listed = list(range(count))
         self._noting: list[int] = []
         """Rows whose results are being written; if an interrupt comes meanwhile, these are lost."""
         self._close = weakref.finalize(self, self._games.close)  # at exit too: else nanobind complains of leaks
 
     # --- the seam ----------------------------------------------------------------------------------------------------
 
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Send all rows and receive them. Observations have no ring of buffers: `rotate` changes nothing."""
+        self.batch.set_ops(alive, over)
+        self.send(self._pending.everyone)
+        self.recv(len(self._listed))
+        return self.batch.count_ended()
+
+    @property
+    def rewards_are_finite(self) -> bool:
+        return self.batch.rewards_are_finite()
+
     def send(self, rows: Rows) -> None:
         self._lose_interrupted()
+        if self._games.together and rows is self._pending.everyone and self._all_step():
+            actions = self.batch.actions[0].tolist()
+            if min(actions) >= 0 and max(actions) < self._actions:  # else the rest of this method says what is wrong
+                self.batch.options.clear()
+                self._pending.open(rows)
+                self._games.step(self._listed, actions)
+                return
         listed = np.sort(rows)
         ops, actions = self.batch.op[listed], self.batch.actions[0][listed]
         resets = ops == _RESET
@@ -106,7 +126,8 @@ class AleEngine:
         self._lose_interrupted()
         pending, games = self._pending, self._games
         while pending.missing(count):
-            self._start_left_out()
+            if len(games.begun) < pending.count:
+                self._start_left_out()
             if pending.ordered and count < pending.count:
                 games.fetch_all([row for row in pending.oldest(count).tolist() if row in games.begun])
             elif count < pending.count:
@@ -149,6 +170,10 @@ class AleEngine:
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
+    def _all_step(self) -> bool:
+        """Whether no row begins an episode."""
+        return not self._rolling and _RESET not in self.batch.op.tobytes()
+
     def _start_left_out(self) -> None:
         """Start pending rows that were not, because an interrupt came before."""
         running = self._pending.rows()[~self._pending.finished[self._pending.rows()]]
@@ -190,17 +215,19 @@ class AleEngine:
 
     def _note(self) -> None:
         """Write what was fetched into the columns; rows whose episode is to begin now go on."""
-        rows = sorted(row for row in self._games.begun if row in self._games.results)
-        begin = [row for row in rows if self.batch.op[row] == _RESET or row in self._rolling]
+        rows, begin = self._listed, []
+        if not self._games.together or len(self._games.begun) < len(rows) or not self._all_step():
+            rows = sorted(row for row in self._games.begun if row in self._games.results)
+            begin = [row for row in rows if self.batch.op[row] == _RESET or row in self._rolling]
         self._noting = rows
         again = self._note_beginnings(begin) if begin else []
         step = [row for row in rows if row not in set(begin)] if begin else rows
         rolling = self._note_steps(step) if step else []
         self._rolling.update(rolling)
         going = sorted([*again, *rolling])
-        finished = [row for row in rows if row not in going]
+        finished: Any = [row for row in rows if row not in going] if going else rows
         self._games.forget(rows)
-        self._pending.finished[finished] = True
+        self._pending.finished[finished if len(finished) < len(self._listed) else ...] = True
         self._noting = []
         if going:
             self._begin(going)
@@ -209,11 +236,11 @@ class AleEngine:
         """Steps; returns the rows that ended an episode and are to begin the next."""
         batch = self.batch
         frames, rewards, terminated, truncated, row_infos = self._games.stepped(rows)
-        index, raw = np.array(rows), rewards.astype(np.float64)
-        ended = terminated | truncated
+        index: Any = np.array(rows) if len(rows) < len(self._listed) else ...  # with it, all takes half the time
+        raw, ended = rewards.astype(np.float64), terminated | truncated
         if batch.info.get("raw_reward") is not None:
             row_infos["raw_reward"] = raw
-        self._begins_by_step[index] = self._natively_over(index, terminated, truncated, row_infos)
+        self._begins_by_step[index] = self._natively_over(rows, terminated, truncated, row_infos)
         reward = np.sign(raw) if self._options.clip_reward else raw
         going_on = ~(batch.terminated[index] | batch.truncated[index])
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
@@ -228,22 +255,23 @@ class AleEngine:
                 self._stacks.push(row, frame)
         for name, column in row_infos.items():
             batch.info[name][index] = column
-        rolling = index[rolled]
-        if len(rolling):
-            batch.final_obs[0][rolling] = batch.obs[0][rolling]
-            for name, column in batch.final_info.items():
-                column[rolling] = batch.info[name][rolling]
+        if not np.count_nonzero(rolled):
+            return []
+        rolling = np.array(rows)[rolled]
+        batch.final_obs[0][rolling] = batch.obs[0][rolling]
+        for name, column in batch.final_info.items():
+            column[rolling] = batch.info[name][rolling]
         return rolling.tolist()
 
     def _natively_over(
-        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, row_infos: dict[str, np.ndarray]
+        self, rows: list[int], terminated: np.ndarray, truncated: np.ndarray, row_infos: dict[str, np.ndarray]
     ) -> np.ndarray:
         """Where the native env takes the game for over; a lost life does not end the game, unless time is up."""
         if self._options.episodic_life != "continue":
             return terminated | truncated
         lives = row_infos["lives"]
-        lost = (lives > 0) & (lives < self.batch.info["lives"][index])
-        late = row_infos["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
+        lost = (lives > 0) & (lives < self.batch.info["lives"][rows])
+        late = row_infos["frame_number"] - self._first_frame[rows] >= [self._limits[row] for row in rows]
         return truncated | (terminated & (~lost | late))
 
     def _note_beginnings(self, rows: list[int]) -> list[int]:
@@ -254,9 +282,8 @@ class AleEngine:
             row_infos = {name: int(info[name][0]) for name in INFOS}
             goes_on = bool(rest) and not self._begins_by_step[row]
             if goes_on:
-                one, terminated, truncated = np.array([row]), rest[1], rest[2]
                 arrays = {name: np.array([value]) for name, value in row_infos.items()}
-                self._begins_by_step[row] = self._natively_over(one, terminated, truncated, arrays)[0]
+                self._begins_by_step[row] = self._natively_over([row], rest[1], rest[2], arrays)[0]
             if goes_on and self._begins_by_step[row]:
                 again.append(row)
                 continue

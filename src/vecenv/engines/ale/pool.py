@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from vecenv.atari._preprocessing import Preprocessing
@@ -19,24 +20,24 @@ class GamePool(NativeGames):
 
     def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing, threads: int) -> None:
         super().__init__([make_native(specs[0], preprocessing, len(specs), threads)], len(specs))
-        self._count = len(specs)
+        self._count, self._ones = len(specs), [1.0] * len(specs)
         self._exchange: dict[str, Any] = {}
         """That the native env was stepped, and what it returned; each in one statement with the call, as in `Games`."""
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
         """Step all rows, in one or several calls, when they are fetched."""
-        self._prepare(rows, [("step", action) for action in actions])
+        self._prepare(rows, zip(repeat("step"), actions))
 
     def reset(self, rows: Sequence[int], seeds: Sequence[int]) -> None:
         """Begin new games when they are fetched; with a seed of -1 random numbers go on as they were."""
-        self._prepare(rows, [("reset", seed) for seed in seeds])
+        self._prepare(rows, zip(repeat("reset"), seeds))
 
     def fetch_all(self, rows: Iterable[int]) -> None:
         """Run what was begun and put the results into `results`."""
         rows = sorted(self.begun)
-        if all(row in self.results for row in rows):
+        if self.results.keys() >= self.begun.keys():
             return  # an interrupt came before they were noted
-        kinds, numbers = zip(*[self.begun[row] for row in rows], strict=True)
+        kinds, numbers = zip(*map(self.begun.__getitem__, rows), strict=True)
         pool, exchange = self._natives, self._exchange
         if kinds[0] == "reset":
             if "got" not in exchange:
@@ -44,8 +45,9 @@ class GamePool(NativeGames):
         else:
             assert len(rows) == self._count
             if "sent" not in exchange:
-                ones = [1.0] * self._count
-                exchange.update(zip(["sent"], map(type(pool[0]).send, pool, [list(numbers)], [ones]), strict=True))
+                exchange.update(
+                    zip(["sent"], map(type(pool[0]).send, pool, [list(numbers)], [self._ones]), strict=True)
+                )
             if "got" not in exchange:
                 exchange.update(zip(["got"], map(type(pool[0]).recv, pool), strict=True))
         self.results.update(dict.fromkeys(rows))
@@ -66,8 +68,10 @@ class GamePool(NativeGames):
         self.fetch_all(())
         return True
 
-    def _prepare(self, rows: Sequence[int], orders: list[tuple[str, int]]) -> None:
+    def _prepare(self, rows: Sequence[int], orders: Iterable[tuple[str, int]]) -> None:
         self._exchange = {}  # nothing is under way: rows come and go together
-        for row in rows:
+        if len(rows) == self._count:
+            self.results.clear()
+        for row in rows if self.results else ():
             self.results.pop(row, None)
-        self.begun.update(zip(rows, orders, strict=True))
+        self.begun.update(zip(rows, orders, strict=False))

@@ -292,19 +292,24 @@ class ProcessEngine:
 
     def _run_caller(self, caller: RowRunner) -> None:
         """Run the pending rows that the caller runs itself."""
-        first = caller.first
-        local = np.flatnonzero((self._ledger.sent_at[first:] > 0) & ~caller.finished).tolist()
-        hand_over(self.batch, caller.batch, local, first)
-        for leaf in self.batch.action_layout.by_value:
-            caller.batch.actions[leaf][local] = self.batch.actions[leaf][first:][local]
+        first, batch = caller.first, self.batch
+        if self._ledger.is_all_pending and 1 not in caller.finished.tobytes():
+            local: Sequence[int] = range(len(caller.envs))
+        else:
+            local = np.flatnonzero((self._ledger.sent_at[first:] > 0) & ~caller.finished).tolist()
+        if batch.options or batch.raw_actions:
+            hand_over(batch, caller.batch, local, first)
+        for leaf in batch.action_layout.by_value:
+            caller.batch.actions[leaf][local] = batch.actions[leaf][first:][local]
         try:
             if local:
                 caller.run(local)
         except BaseException as interrupt:
             caller.interrupted(interrupt)
             raise
-        self.batch.mail.update((first + row, mail) for row, mail in caller.batch.mail.items())
-        caller.batch.mail.clear()
+        if caller.batch.mail:
+            batch.mail.update((first + row, mail) for row, mail in caller.batch.mail.items())
+            caller.batch.mail.clear()
 
     # --- calls of envs -----------------------------------------------------------------------------------------------
 
