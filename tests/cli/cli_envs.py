@@ -185,8 +185,36 @@ class Careless(OneArray):
         return super().step(right)
 
 
+class Outside(Walk):
+    """Its observations have three faults at once."""
+
+    def _obs(self):
+        return np.array([np.nan, 50, 3], np.float32)
+
+
+class Boom(Walk):
+    """Raises in engines only, whose third env has this seed. Its name is that of a character of rich's (`:Boom:`)."""
+
+    def reset(self, *, seed=None, options=None):
+        if seed == 2:
+            raise ZeroDivisionError("the physics exploded")
+        return super().reset(seed=seed)
+
+
 class NoEnv:
     """Not derived from gymnasium.Env."""
+
+
+class Late(Walk):
+    """Fails in the fourth step of every episode from when `fails` is set; with `once`, a single time."""
+
+    fails, once = False, False
+
+    def step(self, action):
+        if type(self).fails and self.time == 3:
+            type(self).fails = not self.once
+            raise ZeroDivisionError("too late")
+        return super().step(action)
 
 
 gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")

@@ -21,6 +21,18 @@ def test_list_has_every_kernel_and_says_why_the_rest_is_not_there(inside):
     assert "retired" in retired["missing"]
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("list", "--all"), ("list", "cheetah")])
+def test_narrow_tables_lose_nothing(inside, monkeypatch, arguments):
+    found = {}
+    for width in (900, 60):
+        monkeypatch.setenv("COLUMNS", str(width))
+        found[width], _ = inside(*arguments)
+        assert max(map(len, found[width].splitlines())) <= width
+    assert "…" not in found[60]
+    narrow, wide = (sorted("".join(found[width].replace("─", "").split())) for width in (60, 900))
+    assert narrow == wide
+
+
 @pytest.mark.parametrize("width", ["80", "120"])
 def test_tables_fit_the_terminal(inside, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
@@ -69,7 +81,7 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
 
 def test_every_fault_is_reported_at_once_with_advice(inside):
     found = json.loads(inside("check", "tests.cli.cli_envs:Faulty", "--json", "--steps", 60, code=1)[0])
-    faults = [one for one in found["checks"] if one["result"] != "ok"]
+    faults = [one for one in found["checks"] if one["result"] not in ("ok", "skipped")]
     for message, advice in (
         ("the observation has NaN", "look for a division by zero"),
         ("shape (3,)", "declare the space they are in"),
@@ -94,6 +106,32 @@ def test_no_fault_is_left_out_and_each_has_a_line_of_advice(inside):
     assert ["'thread'" in differing[0], "'process'" in differing[1]] == [True, True]
     assert sum(one["check"] == "api" for one in faults) > 3
     assert all(one["advice"] for one in faults)
+
+
+def test_all_faults_of_one_observation_are_named_once(inside):
+    out = inside("check", "tests.cli.cli_envs:Outside", "--steps", 60, code=1)[0]
+    found, checks = results(inside("check", "tests.cli.cli_envs:Outside", "--json", "--steps", 60, code=1)[0])
+    faults = [one for one in found["checks"] if one["result"] == "failed"]
+    assert [one["message"].partition(": ")[2] for one in faults] == [
+        "the observation has NaN",
+        "the observation has shape (3,), its space (1,)",
+        "the observation has 50 at [1], its space -10 ... 10",
+    ]
+    assert all(one["advice"] and one["check"] == "values" for one in faults)
+    skipped = {name for name, one in checks.items() if one["result"] == "skipped"}
+    assert skipped == {"api", "engines", "speed"}
+    assert checks["engines"]["message"] == "not run, because 'values' failed"
+    assert "tests.cli.cli_envs:Outside: 1 of 6 checks failed, 3 skipped\n" in out
+
+
+def test_an_exception_of_the_env_is_named_once(inside):
+    for name, failed in (("Raises", "values"), ("Boom", "engines")):
+        out = inside("check", f"tests.cli.cli_envs:{name}", "--steps", 100, code=1)[0]
+        assert out.count("the physics exploded") == 1
+        assert f"tests.cli.cli_envs:{name}: 1 of " in out
+        _, checks = results(inside("check", f"tests.cli.cli_envs:{name}", "--steps", 100, "--json", code=1)[0])
+        assert [check for check, one in checks.items() if one["result"] == "failed"] == [failed]
+        assert checks["speed"]["result"] == "skipped"
 
 
 def test_what_is_no_env_is_told_what_to_be(inside):

@@ -49,6 +49,24 @@ def test_the_report_has_everything_and_needs_nothing_else(inside, run):
     shares = [int(share) for share in re.findall(r"(?:env|forward|buffer|update|other) (\d+) %", text)]
     assert len(shares) == 5
     assert 97 <= sum(shares) <= 103
+    assert f"{result['evaluation']['iqm_low']:,.2f} ... {result['evaluation']['iqm_high']:,.2f}" in text
+
+
+def test_the_share_of_evaluations_during_training_is_named(inside, tmp_path):
+    small = ("--set", "num_envs=4", "rollout_steps=32", "hidden=[16]")
+    inside("train", "CartPole-v1", "--name", "e", "--steps", 512, "--eval-every", 128, "--eval-episodes", 5, *small)
+    assert 0 < json.loads((tmp_path / "runs/e/result.json").read_text())["time"]["evaluation"] < 1
+    inside("report", "runs/e")
+    text = " ".join(Page((tmp_path / "runs/e/report.html").read_text()).texts)
+    shares = dict(re.findall(r"(env|forward|buffer|update|evaluation|other) (\d+) %", text))
+    assert int(shares["evaluation"]) > 0
+    assert 97 <= sum(map(int, shares.values())) <= 103
+
+
+def test_a_run_that_does_not_exist_is_named(inside):
+    err = inside("report", "nosuch", code=2)[1]
+    assert "there is no run 'nosuch'" in err
+    assert "--out" not in err
 
 
 def test_several_runs_share_a_page(inside, run, tmp_path):

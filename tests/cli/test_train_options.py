@@ -55,6 +55,21 @@ def test_without_a_recording_the_options_that_help_are_named(inside, fragile):
     assert "train with --record to replay such a failure, with --on-error restart" in err
 
 
+def test_a_failed_trial_is_called_one_and_names_options_of_the_command(inside):
+    err = inside("train", "tests.cli.cli_envs:Raises", "--record", "--envs", 4, *FEW, code=1)[1]
+    assert "the physics exploded" in err
+    assert "a trial of a few steps" in err
+    assert "--engine sync makes no trial, --on-error restart restarts envs that fail" in err
+    assert "choose.py" not in err
+    assert "on_error" not in err
+
+
+def test_the_reason_for_an_engine_names_the_engine(inside):
+    options = ("--workers", 2, "--envs", 4, "--steps", 128, "--set", "rollout_steps=32", "hidden=[16]", *FEW)
+    err = inside("train", "tests.cli.cli_envs:Walk", *options)[1]
+    assert "(the process engine, because the sync engine has no option workers (got 2))" in err
+
+
 def test_a_run_goes_on_without_the_episode_of_a_failed_env(inside, fragile, monkeypatch):
     monkeypatch.setattr(cli_envs.Fragile, "once", True)
     options = ("--name", "r", "--engine", "sync", "--steps", 512, "--on-error", "restart", *SMALL, *FEW)
@@ -206,6 +221,12 @@ def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
         (("Pendulum-v1", "--algo", "dqn"), "--algo dqn does not fit Pendulum-v1: DQN needs a Discrete"),
         (("CartPole-v1", "--steps", "1.5"), "Error parsing --steps: 1.5 is not a whole number"),
         (("CartPole-v1", "--steps", "many"), "Error parsing --steps: many is not a whole number"),
+        (("CartPole-v1", "--eval-episodes", "abc"), "Error parsing --eval-episodes: abc is not a whole number"),
+        (("CartPole-v1", "--envs", "1.5"), "Error parsing --envs: 1.5 is not a whole number"),
+        (("CartPole-v1", "--seed", "99999999999999999999"), "seeds are from 0 to 2**63 - 2**32"),
+        (("CartPole-v1", "--seed", "-1"), "-1 is not a seed"),
+        (("CartPole-v1", "--until", "nan"), "Error parsing --until: nan is not a number"),
+        (("CartPole-v1", "--until", "x"), "Error parsing --until: x is not a number"),
         (("CartPole-v1", "--device", "tpu-7"), "device must be"),
         (("CartPole-v1", "--preprocessing", "dqn"), "preprocessing is for Atari games"),
         (("CartPole-v1", "--set", "gamma=2"), "--set gamma must be from 0 to 1"),
@@ -215,6 +236,24 @@ def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
 def test_wrong_arguments_are_errors_with_exit_code_two_and_no_run(inside, tmp_path, arguments, message):
     assert message in inside("train", *arguments, code=2)[1]
     assert not (tmp_path / "runs").exists()
+
+
+def test_counts_and_seeds_may_be_written_with_an_exponent_and_keep_their_digits(inside, tmp_path):
+    numbers = ("--steps", "1.28e2", "--envs", "4e0", "--eval-episodes", "2e0", "--checkpoints", "1e0")
+    small = ("--set", "rollout_steps=32", "hidden=[16]")
+    inside("train", "CartPole-v1", "--name", "a", *numbers, "--seed", "1e2", "--until", "-1e9", *small)
+    inside("train", "CartPole-v1", "--name", "b", *numbers, "--seed", 2**63 - 2**32, *small)
+    configs = [json.loads((tmp_path / f"runs/{name}/config.json").read_text()) for name in "ab"]
+    assert [config["seed"] for config in configs] == [100, 2**63 - 2**32]
+    assert configs[0]["config"]["num_envs"] == 4
+    inside("eval", "runs/a", "--episodes", "1e1", "--envs", "1e1")
+    assert "--episodes: abc is not a whole number" in inside("eval", "runs/a", "--episodes", "abc", code=2)[1]
+
+
+def test_an_env_whose_spaces_do_not_fit_is_a_wrong_argument(inside, trained):
+    err = inside("eval", trained[0], "--env", "Pendulum-v1", code=2)[1]
+    assert "--env Pendulum-v1 does not fit" in err
+    assert "shape (3,)" in err
 
 
 def test_the_best_agent_of_evaluations_is_kept(inside, tmp_path):
@@ -246,6 +285,58 @@ def test_a_signal_after_training_names_the_commands_to_go_on(inside, monkeypatch
     assert "continue with: vecenv train runs/i --steps 256" in err
 
 
+@pytest.fixture
+def late(monkeypatch):
+    """Envs that begin to fail when the evaluation begins."""
+    evaluate = _training._evaluate
+    monkeypatch.setattr(cli_envs.Late, "fails", False)
+
+    def begin(*arguments):
+        cli_envs.Late.fails = True
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(_training, "_evaluate", begin)
+    return ("train", "tests.cli.cli_envs:Late", "--name", "l", "--engine", "sync", "--steps", 512, *SMALL)
+
+
+def test_an_exception_in_the_evaluation_costs_neither_result_nor_curve_nor_the_commands(inside, late, tmp_path):
+    out, err = inside(*late, "--eval-episodes", 2, code=1)
+    assert "too late" in err
+    assert "after training; the agent is saved in runs/l" in err
+    assert "evaluate it with: vecenv eval runs/l --trust" in err
+    assert "continue with: vecenv train runs/l --trust --steps 1024" in err
+    assert "train with --record to replay such a failure" in err
+    assert "PPO: 512 steps" in out
+    assert "curve.png" in out
+    assert (tmp_path / "runs/l/curve.png").is_file()
+    result = json.loads((tmp_path / "runs/l/result.json").read_text())
+    assert result["steps"] == 512
+    assert "evaluation" not in result
+
+
+def test_the_evaluation_records_a_failure_too(inside, late):
+    err = inside(*late, "--eval-episodes", 2, "--record", code=1)[1]
+    replay = re.search(r"look at the failure with: vecenv (replay \S+\.npz --trust)", err)[1]
+    assert "reproduced: ZeroDivisionError in step 4" in inside(*replay.split())[0]
+
+
+def test_the_evaluation_goes_on_without_the_episode_of_a_failed_env(inside, late, monkeypatch):
+    monkeypatch.setattr(cli_envs.Late, "once", True)
+    out, _ = inside(*late, "--eval-episodes", 2, "--on-error", "restart", "--json")
+    assert json.loads(out)["evaluation"]["episodes"] == 2
+    assert not cli_envs.Late.fails
+
+
+def test_all_evaluations_have_the_timeout_of_training(inside, monkeypatch):
+    seen = []
+    evaluate = vecenv.evaluate
+    for module in ("vecenv.evaluation", "vecenv.trainers._evaluation"):
+        monkeypatch.setattr(f"{module}.evaluate", lambda *what, **how: seen.append(how) or evaluate(*what, **how))
+    options = ("--engine", "process", "--timeout", 30, "--steps", 128, "--eval-every", 128, "--eval-episodes", 1)
+    inside("train", "tests.cli.cli_envs:Walk", *options, *SMALL)
+    assert [(how["engine"], how["timeout"]) for how in seen] == [("process", 30.0)] * 2
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("ale_py"), reason="needs vecenv[atari]")
 def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
     found = json.loads(inside("list", "pong", "--json")[0])["envs"]
@@ -264,6 +355,8 @@ def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
     assert source.options == {"preprocessing": "dqn"}
     assert load_policy(checkpoint, source, False)(trainer_obs).shape == ()
     assert "did you mean" in inside("train", "ALE/Pongg-v5", code=2)[1]
+    for name in ("Pong-v5", "pong", "Pong"):
+        assert "did you mean 'ALE/Pong-v5'?" in inside("train", name, code=2)[1]
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,9 @@ def test_code_that_a_run_names_runs_only_if_it_is_trusted(place, nice_run, marke
     few = {"eval": ("--episodes", 2), "play": ("--max-steps", 3), "train": ("--steps", 16, "--eval-episodes", 0)}
     for command, options in few.items():
         _, err = inside(command, "runs/nice", *options, code=2)
-        assert f"step-8.npz names code, {name}, that would be imported and run; nothing was" in err
+        assert f"step-8.npz is code that would be imported and run: {name}. Nothing was run." in err
         assert "pass --trust" in err
+        assert ("--env" in err) == (command != "train"), "only these have the option"
         assert not marker.exists()
     for command, options in few.items():
         inside(command, "runs/nice", *options, "--trust")
@@ -84,7 +85,7 @@ def test_an_env_that_the_user_names_needs_no_trust_in_the_run(nice_run, marker, 
 def test_a_checkpoint_alone_imports_nothing(name, nice_run, marker, inside, tmp_path):
     save_tree(tmp_path / "lone.npz", {**load_tree(nice_run("evil_walk.py", name)), "env_id": name})
     for command in ("eval", "play"):
-        assert f"lone.npz names code, {name}, that" in inside(command, "lone.npz", code=2)[1]
+        assert f"lone.npz is code that would be imported and run: {name}." in inside(command, "lone.npz", code=2)[1]
     inside("eval", "lone.npz", "--episodes", 2, "--env", "tests.cli.cli_envs:Walk")
     assert not marker.exists()
 
@@ -99,4 +100,4 @@ def test_an_id_in_the_checkpoint_that_the_config_does_not_name_is_not_imported_e
 
 def test_arguments_that_name_code_need_trust_too(nice_run, marker, inside):
     nice_run("evil_walk.py", "CartPole-v1", {"env_id": ["evil_walk:Env-v0"]})
-    assert "names code, evil_walk:Env-v0, that" in inside("eval", "runs/nice", code=2)[1]
+    assert "is code that would be imported and run: evil_walk:Env-v0." in inside("eval", "runs/nice", code=2)[1]

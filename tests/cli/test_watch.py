@@ -213,8 +213,14 @@ def test_without_a_screen_mujoco_draws_by_what_works(monkeypatch, works):
     assert os.environ["MUJOCO_GL"] == works
     choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    with pytest.raises(ConfigError, match="MUJOCO_GL=glfw draws on a screen"):
-        choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
+    for given, words in (
+        ("glfw", "MUJOCO_GL=glfw needs a screen, and there is none; set MUJOCO_GL=egl"),
+        ("off", "with MUJOCO_GL=off, MuJoCo draws nothing; set"),
+        ("foo", "MUJOCO_GL=foo is unknown to MuJoCo; set"),
+    ):
+        monkeypatch.setenv("MUJOCO_GL", given)
+        with pytest.raises(ConfigError, match=words):
+            choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
     monkeypatch.delenv("MUJOCO_GL")
     monkeypatch.setenv("DISPLAY", ":0")
     choose_gl("HalfCheetah-v5", lambda name: pytest.fail("there is a screen"))
@@ -250,3 +256,46 @@ def test_plot_merges_only_runs_that_differ_by_nothing_but_the_seed(inside, train
         (tmp_path / name / "config.json").write_text(json.dumps({**config, **change}))
     out, _ = inside("plot", *changes, "--json")
     assert [curve["runs"] for curve in json.loads(out)["curves"]] == [2, 1, 1]
+
+
+def test_the_table_of_plot_is_not_cut_in_a_narrow_terminal(inside, trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    names = "a-run-with-a-very-long-name-of-many-words", "another-run-with-such-a-name"
+    for name in names:
+        shutil.copytree(trained[0], tmp_path / name)
+    out, _ = inside("plot", *names, "--separate")
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 60
+    for name in names:
+        assert name in "".join(line.split("  ")[0].strip() for line in out.splitlines())
+
+
+def test_a_run_that_is_named_twice_counts_once(inside, trained):
+    for more in ((), ("--separate",)):
+        out, _ = inside("plot", trained[0], f"{trained[0]}/", *more, "--json")
+        assert [curve["runs"] for curve in json.loads(out)["curves"]] == [1]
+
+
+def test_runs_that_went_on_stopped_early_or_had_other_libraries_are_lines_of_their_own(inside, trained, tmp_path):
+    config, result = (json.loads((trained[0] / f"{name}.json").read_text()) for name in ("config", "result"))
+    until, asked = {"steps": 5000, "asked": {"steps": 8192, "until": 400}}, {"steps": 99_999, "until": None}
+    changes = {
+        "a": ({}, {}),
+        "went on": ({"seed": 1}, {"steps": 99_999, "asked": asked}),
+        "stopped": ({"seed": 2}, {"steps": 4096, "stopped": True}),
+        "other": ({"seed": 3, "versions": {**config["versions"], "numpy": "1.0"}}, {}),
+        "until": ({"seed": 4}, until),
+        "until too": ({"seed": 5}, {**until, "steps": 6000}),
+    }
+    for name, (settings, ending) in changes.items():
+        shutil.copytree(trained[0], tmp_path / name)
+        (tmp_path / name / "config.json").write_text(json.dumps({**config, **settings}))
+        (tmp_path / name / "result.json").write_text(json.dumps({**result, **ending}))
+    out, _ = inside("plot", *changes, "--json")
+    assert [curve["runs"] for curve in json.loads(out)["curves"]] == [1, 1, 1, 1, 2]
+
+
+def test_a_single_episode_has_no_interval(inside, trained):
+    out, _ = inside("eval", trained[0], "--episodes", 1)
+    assert re.search(r"CartPole-v1, 1 episode\b", out)
+    assert not re.search(r"\d \.\.\. \d", out)

@@ -11,7 +11,7 @@ from vecenv._batch.layout import map_tree
 from vecenv._batch.slots import FLAGS, SLOT_MASK, Slots, SlotSpace
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.agents._slot_env import SLOT_INFOS
-from vecenv.cli._values import misfit, not_finite
+from vecenv.cli._values import misfits, not_finite
 
 _ACTS, _VALID = FLAGS.index("acts"), FLAGS.index("valid")
 MASK = "action_mask"
@@ -36,16 +36,20 @@ def entries(slots: Slots, obs: Any) -> list[tuple[str, gymnasium.Space[Any], Any
     return found
 
 
-def wrong_entry(slots: Slots, obs: Any) -> tuple[str, str, str] | None:
-    """What is wrong with the observation of an agent: a kind ("finite", "space"), words, and advice; None: nothing."""
+def wrong_entries(slots: Slots, obs: Any) -> list[tuple[str, str, str]]:
+    """All that is wrong with the observations of agents: a kind (see `wrong_value`), words, and advice."""
+    found = []
     for name, space, value in entries(slots, obs):
-        bad = not_finite(value)
-        if bad:
-            return "finite", f"the observation of {name!r} has {bad}", NOT_FINITE
-        if not space.contains(value):
-            return "space", f"{misfit(value, space)} (agent {name!r})", NOT_INSIDE
+        found += [(kind, f"{words} (agent {name!r})", advice) for kind, words, advice in wrong_value(value, space)]
     bad = not_finite(obs["reward"])
-    return None if bad is None else ("finite", f"the rewards of agents have {bad}", "return finite numbers")
+    return found if bad is None else [*found, ("finite", f"the rewards of agents have {bad}", "return finite numbers")]
+
+
+def wrong_value(obs: Any, space: gymnasium.Space[Any]) -> list[tuple[str, str, str]]:
+    """All that is wrong with an observation: a kind ("finite", or one of `misfits`), words, and advice."""
+    bad = not_finite(obs)
+    found = [] if bad is None else [("finite", f"the observation has {bad}", NOT_FINITE)]
+    return found + [(kind, words, NOT_INSIDE) for kind, words in misfits(obs, space)]
 
 
 def sample_row(space: gymnasium.Space[Any], slots: Slots, obs: Any, info: Any) -> Any:

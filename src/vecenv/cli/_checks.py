@@ -25,11 +25,11 @@ from vecenv._make.registration import make_env
 from vecenv._make.source import find_build
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.agents._turns import GymnasiumAgents, is_aec
-from vecenv.cli._agents import NOT_FINITE, NOT_INSIDE, sample_all, sample_row, slots_of, wrong_entry
+from vecenv.cli._agents import sample_all, sample_row, slots_of, wrong_entries, wrong_value
 from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
-from vecenv.cli._values import bare, bits, misfit, not_finite
+from vecenv.cli._values import bare, bits
 from vecenv.engines import Compiled, Sync, registry
 from vecenv.testing._check_kernel import check_kernel
 from vecenv.testing._lines import shortened
@@ -40,16 +40,17 @@ _CHECKED_ENVS = 64
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check; after a fatal one only those of `WITHOUT_ENGINES` run, after `END` none.
+    """The result of a check; `blocked_by` says which other checks a fatal one prevents.
 
-    Whatever is not ok has a line of advice: what to do about it.
+    Whatever failed or is warned of has a line of advice: what to do about it. `raised`: an exception ended the check.
     """
 
     check: str
-    result: Literal["ok", "warning", "failed"]
+    result: Literal["ok", "warning", "failed", "skipped"]
     message: str
     advice: str = ""
     fatal: bool = field(default=False, repr=False)
+    raised: bool = field(default=False, repr=False)
 
 
 Fault = tuple[str, str]
@@ -118,8 +119,8 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
             return [Finding(name, problem.result, wrong, advice, problem.fatal) for wrong, advice in problem.args]
         except Exception as error:
             advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
-            fatal = function.__name__ in ("builds", "spaces", "values")
-            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", advice, fatal)]
+            fatal = function.__name__ in ("builds", "spaces", "values", "engines")
+            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", advice, fatal, raised=True)]
         return [Finding(name, "ok", found)] if isinstance(found, str) else found
 
     checked.__name__ = function.__name__
@@ -212,9 +213,8 @@ def values(subject: Subject) -> str:
         ended = 0
         for number, action, answer in subject.walk(env):
             where = f"after reset, step {number}" if action is None else f"step {number}"
-            wrong = _wrong(env, answer[0])
-            if wrong is not None:
-                faults.setdefault(wrong[0], (f"{where}: {wrong[1]}", wrong[2]))
+            for kind, words, advice in _wrong(env, answer[0]):
+                faults.setdefault(kind, (f"{where}: {words}", advice))
             if not isinstance(answer[-1], dict):
                 wrong = f"{where}: the info is {answer[-1]!r:.40}, not a dict"
                 faults.setdefault("info", (wrong, "return {} if there is nothing to add"))
@@ -228,7 +228,7 @@ def values(subject: Subject) -> str:
                 if not isinstance(flag, (bool, np.bool_)):
                     faults.setdefault(name, (f"{where}: {name} is {flag!r:.40}, not a bool", f"return bool({name})"))
     if faults:
-        raise _Problem(*faults.values(), fatal="space" in faults or "reward" in faults)
+        raise _Problem(*faults.values(), fatal=bool(_ENGINES_REFUSE & faults.keys()))
     message = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
     if not ended:
         raise _Problem(
@@ -245,17 +245,10 @@ def _number(reward: Any) -> float:
         return math.nan
 
 
-def _wrong(env: Any, obs: Any) -> tuple[str, str, str] | None:
-    """What is wrong with an observation: its kind, words and advice; None: nothing."""
+def _wrong(env: Any, obs: Any) -> list[tuple[str, str, str]]:
+    """All that is wrong with an observation: kinds, words and advice."""
     slots = slots_of(env)
-    if slots is not None:
-        return wrong_entry(slots, obs)
-    bad = not_finite(obs)
-    if bad:
-        return "finite", f"the observation has {bad}", NOT_FINITE
-    if obs not in env.observation_space:
-        return "space", misfit(obs, env.observation_space), NOT_INSIDE
-    return None
+    return wrong_value(obs, env.observation_space) if slots is None else wrong_entries(slots, obs)
 
 
 @_check
@@ -324,17 +317,18 @@ def engines(subject: Subject) -> str:
     """All engines give the same bits as engine "sync"."""
     reference = Sync.name
     names = [name for name in _able(subject) if name != reference]
-    wanted, faults = _exchanges(subject, reference), []
+    wanted, faults, raised = _exchanges(subject, reference), [], False
     for name in names:
         try:
             number = _first_difference(wanted, _exchanges(subject, name))
         except Exception as error:
             faults.append((f"engine {name!r}: {type(error).__name__}: {error!s:.300}", _SHARING))
+            raised = True
             continue
         if number is not None:
             faults.append((f"exchange {number} of engine {name!r} differs from engine {reference!r}", _SHARING))
     if faults:
-        raise _Problem(*faults)
+        raise _Problem(*faults, fatal=raised)
     return f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
 
 
@@ -391,10 +385,50 @@ def speed(subject: Subject) -> list[Finding]:
     ]
 
 
-WITHOUT_ENGINES = ("determinism", "buffer reuse", "api", "pickling")
+_ENGINES_REFUSE = {"shape", "dtype", "range", "space", "reward"}
+"""Kinds of wrong values with which checks of engines would find the same fault again."""
+_WITHOUT_ENGINES = ("determinism", "buffer reuse", "api", "pickling")
 """Checks of one env in Python: they find faults in an env that engines cannot run, too."""
-END = ("builds", "spaces")
+_WITHOUT_STEPS = ("pickling",)
+"""Checks that find faults in an env whose step or reset raises, too."""
+_END = ("builds", "spaces")
+_OF_KERNELS = ("kernel", "native bounds")
+_OUTSIDE = "within the observation space"
+"""Words of Gymnasium's checker about observations, of which the check of values says more."""
 CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, native_bounds, speed)
+
+
+def carry_out(check: Callable[[Subject], list[Finding]], subject: Subject, found: list[Finding]) -> list[Finding]:
+    """The findings of a check after those in `found`; it is skipped if it could only find the same faults again."""
+    name = check.__name__.replace("_", " ")
+    reason = blocked_by(name, found)
+    if reason is None:
+        return [_unless_known(one, found) for one in check(subject)]
+    if name in _OF_KERNELS and find_build(subject.source.env)[0] is None:
+        return []  # it would have nothing to say
+    return [_skipped(name, reason)]
+
+
+def blocked_by(name: str, found: list[Finding]) -> str | None:
+    """The failed check because of which the check of this name is not run; None: it is."""
+    for one in found:
+        able = () if one.check in _END else _WITHOUT_STEPS if one.check == "values" and one.raised else _WITHOUT_ENGINES
+        if one.fatal and name not in able:
+            return one.check
+    return None
+
+
+def _unless_known(finding: Finding, found: list[Finding]) -> Finding:
+    """The finding; or that the check was skipped, if it ended at a fault that an earlier check has named."""
+    for one in found:
+        outside = one.check == "values" and one.fatal and _OUTSIDE in finding.message
+        if finding.raised and (outside or finding.message == one.message):
+            return _skipped(finding.check, one.check)
+    return finding
+
+
+def _skipped(name: str, reason: str) -> Finding:
+    return Finding(name, "skipped", f"not run, because {reason!r} failed")
 
 
 def _recording(subject: Subject, state: int) -> list[bytes]:

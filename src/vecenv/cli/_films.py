@@ -23,6 +23,9 @@ FPS = 30.0
 
 GL_BACKENDS = ("egl", "osmesa")
 """Ways of MuJoCo to draw without a screen: with the GPU's driver, and in software."""
+_NEED_SCREEN = ("glfw", "glx", "enable", "enabled", "on", "true", "1")
+_NO_DRAWING = ("disable", "disabled", "off", "false", "0")
+"""Other values of MUJOCO_GL that MuJoCo knows."""
 _TRY_GL = "import mujoco; context = mujoco.GLContext(64, 64); context.make_current(); context.free()"
 
 
@@ -42,10 +45,14 @@ def choose_gl(env: Any, trial: Callable[[str], str | None] | None = None) -> Non
     if not of_mujoco or screen:
         return
     given = os.environ.get("MUJOCO_GL")
+    ways = "set MUJOCO_GL=egl or MUJOCO_GL=osmesa, or unset it: then both are tried"
+    if given and given.lower() not in (*GL_BACKENDS, *_NEED_SCREEN, *_NO_DRAWING):
+        raise ConfigError(f"MUJOCO_GL={given} is unknown to MuJoCo; {ways}")
     if given and given.lower() not in GL_BACKENDS:
         raise ConfigError(
-            f"MUJOCO_GL={given} draws on a screen or not at all, and there is no screen; set MUJOCO_GL=egl or "
-            "MUJOCO_GL=osmesa, or unset it: then both are tried"
+            f"MUJOCO_GL={given} needs a screen, and there is none; {ways}"
+            if given.lower() in _NEED_SCREEN
+            else f"with MUJOCO_GL={given}, MuJoCo draws nothing; {ways}"
         )
     if given:
         return

@@ -22,6 +22,14 @@ COMMANDS = {
     "plot": "plot learning curves of runs, with confidence bands",
     "report": "write a run as one HTML file: curve, evaluation, settings, film",
 }
+_OPTIONS_OF_TRAIN = {
+    "reset() begins its next episode, ": "",
+    "reset() tries again, ": "",
+    "on_error='restart'": "--on-error restart",
+    "on_error='raise'": "--on-error raise",
+    "engine='sync'": "--engine sync",
+}
+"""Arguments of `vecenv.make` in the advice of errors, and what they are on the command line."""
 _OVERVIEW = """usage: vecenv COMMAND [OPTIONS]
 
 Run many reinforcement-learning environments as one: train, evaluate, watch, measure.
@@ -59,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except EnvError as error:
-        return _print_error(f"{error}\n{error.remote_traceback}".strip(), 1)
+        return _print_error(f"{_in_options(str(error), arguments[0])}\n{error.remote_traceback}".strip(), 1)
     except VecenvError as error:
         wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
         return _print_error(str(error), 2 if wrong else 1)
@@ -113,6 +121,13 @@ def _description(text: str) -> str:
     head, examples = text.strip().split("\n\nExamples:\n")
     first, *others = (line for line in head.splitlines() if line)
     return "\n".join([first, *(f"  {line}" for line in others), "", "Examples:", examples])
+
+
+def _in_options(message: str, command: str) -> str:
+    """A message with options of `vecenv train` instead of arguments of `vecenv.make`."""
+    for python, option in _OPTIONS_OF_TRAIN.items() if command == "train" else ():
+        message = message.replace(python, option)
+    return message
 
 
 def _print_error(message: str, code: int) -> int:

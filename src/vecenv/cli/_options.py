@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import tyro
 
+from vecenv._batch.seeding import LARGEST_OF_RUN
 from vecenv.errors import ConfigError
 
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
@@ -16,25 +18,54 @@ Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_
 
 
 def _count(text: list[str]) -> int:
-    try:
-        number = float(text[0].replace("_", "").replace(",", ""))
-    except ValueError:
-        number = math.nan
+    plain = text[0].replace("_", "").replace(",", "")
+    if re.fullmatch(r"[-+]?[0-9]+", plain):
+        return int(plain)  # a float would lose digits of a seed
+    number = _float(plain)
     if not number.is_integer():
         raise ValueError(f"{text[0]} is not a whole number")
     return int(number)
 
 
-_COUNT: Any = tyro.constructors.PrimitiveConstructorSpec(
-    nargs=1, metavar="INT", instance_from_str=_count, str_from_instance=lambda value: [str(value)],
-    is_instance=lambda value: value is None or isinstance(value, int),
-)  # fmt: skip
-Count = Annotated[int, _COUNT]
-CountOrNone = Annotated[int | None, _COUNT]
+def _seed(text: list[str]) -> int:
+    number = _count(text)
+    if not 0 <= number <= LARGEST_OF_RUN:
+        raise ValueError(f"{text[0]:.60} is not a seed; seeds are from 0 to 2**63 - 2**32 = {LARGEST_OF_RUN}")
+    return number
+
+
+def _number(text: list[str]) -> float:
+    number = _float(text[0])
+    if math.isnan(number):
+        raise ValueError(f"{text[0]} is not a number")
+    return number
+
+
+def _float(text: str) -> float:
+    """The number, NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _written(metavar: str, read: Callable[[list[str]], Any]) -> Any:
+    """How an option is read from its text. An optional one is None unless it is given."""
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1, metavar=metavar, instance_from_str=read, str_from_instance=lambda value: [str(value)],
+        is_instance=lambda value: value is None or isinstance(value, (int, float)),
+    )  # fmt: skip
+
+
+Count = Annotated[int, _written("INT", _count)]
+CountOrNone = Annotated[int | None, _written("INT", _count)]
 """A whole number, which may be written as 1e5 or 100_000.
 
 `CountOrNone` is not `Count | None`, because tyro's error messages would then list both types.
 """
+Seed = Annotated[int, _written("INT", _seed)]
+NumberOrNone = Annotated[float | None, _written("FLOAT", _number)]
+"""A number; NaN is none."""
 DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
 Screens = Annotated[str | None, tyro.conf.arg(help_behavior_hint="", metavar="dqn|True|False|DICT")]
 """Preprocessing of Atari games."""

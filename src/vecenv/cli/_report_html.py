@@ -11,14 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from vecenv._util.files import open_file, open_text, parsed
+from vecenv._util.files import open_file
 from vecenv.cli._curves import RunEpisodes, curve_of, curves_figure, read_episodes
 from vecenv.cli._screen import duration
-from vecenv.cli._sources import read_run
+from vecenv.cli._sources import read_result, read_run
 from vecenv.cli.plot import kind_of
 from vecenv.errors import ConfigError
 
-PARTS = {"env": "#2b6cb0", "forward": "#2f855a", "buffer": "#d69e2e", "update": "#c05621", "other": "#a0aec0"}
+PARTS = {"env": "#2b6cb0", "forward": "#2f855a", "buffer": "#d69e2e", "update": "#c05621", "evaluation": "#6b46c1",
+         "other": "#a0aec0"}  # fmt: skip
 """Where time goes, and the colours of the bar."""
 _LARGEST_FILM = 32 * 2**20
 
@@ -45,7 +46,7 @@ def read_run_report(name: str) -> RunReport:
     if film.is_file() and film.stat().st_size <= _LARGEST_FILM:
         with open_file(film) as file:
             gif = file.read()
-    return RunReport(path, config, _json(path / "result.json"), read_episodes(path), gif)
+    return RunReport(path, config, read_result(run), read_episodes(path), gif)
 
 
 def page(reports: Sequence[RunReport]) -> str:
@@ -107,10 +108,18 @@ def _evaluation(result: Mapping[str, Any]) -> str:
     found = result.get("evaluation")
     if not isinstance(found, dict):
         return "<p>The run was not evaluated: <code>vecenv eval</code> does it.</p>"
-    head = "<tr><th>episodes</th><th>mean return</th><th>95 % interval of the mean</th><th>IQM</th></tr>"
-    interval = f"{_number(found.get('low'))} ... {_number(found.get('high'))}"
-    cells = _count(found.get("episodes")), _number(found.get("mean")), interval, _number(found.get("iqm"))
+    heads = "episodes", "mean return", "95 % interval of the mean", "IQM", "95 % interval of the IQM"
+    head = f"<tr>{''.join(f'<th>{name}</th>' for name in heads)}</tr>"
+    means = _number(found.get("mean")), _interval(found, "low", "high")
+    cells = _count(found.get("episodes")), *means, _number(found.get("iqm")), _interval(found, "iqm_low", "iqm_high")
     return f"<table>{head}<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr></table>"
+
+
+def _interval(found: Mapping[str, Any], low: str, high: str) -> str:
+    """An interval in words; one episode has none, and runs of older versions have none of the IQM."""
+    if found.get("episodes") == 1 or found.get(low) is None:
+        return "-"
+    return f"{_number(found.get(low))} ... {_number(found.get(high))}"
 
 
 def _time_bar(result: Mapping[str, Any]) -> str:
@@ -169,17 +178,6 @@ def _count(number: Any) -> str:
 
 def _number(number: Any) -> str:
     return f"{number:,.2f}" if isinstance(number, (int, float)) else "-"
-
-
-def _json(file: Path) -> Mapping[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        with open_text(file) as text:
-            found = parsed(text.read())
-    except ValueError as error:
-        raise ConfigError(f"{file} is damaged: {error}") from error
-    return found if isinstance(found, dict) else {}
 
 
 _STYLE = """

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 _FIRST_LINE, _LINE_EVERY = 2.0, 5.0
 """Seconds before the first plain line of progress, and between the next ones."""
+_FOLDED = 10
+"""Width that a column needs whose text may be continued in the next line."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -24,8 +27,8 @@ class Screen:
 
     def __init__(self, json: bool) -> None:
         self.json = json
-        self.out = Console(highlight=False, soft_wrap=False)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = Console(highlight=False, soft_wrap=False, emoji=False)
+        self.err = Console(stderr=True, highlight=False, emoji=False)
 
     def note(self, text: str) -> None:
         """Print a remark in one line of stderr."""
@@ -100,10 +103,34 @@ class Bar:
         return "  ".join(part for part in (share, f"{short(rate)} {self._unit}/s", f"{left} left", note) if part)
 
 
+class FoldedTable(Table):
+    """A table that cuts no text: where the terminal is too narrow, words are continued in the next line.
+
+    Columns with `no_wrap` keep their lines as long as there is room for them.
+    """
+
+    def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
+        """Add a column, as `Table` does."""
+        super().add_column(header, *arguments, **{"overflow": "fold", **options})
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if sum(self._least(console, options, column) for column in self.columns) > options.max_width:
+            for column in self.columns:
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
+
+    @staticmethod
+    def _least(console: Console, options: ConsoleOptions, column: Column) -> int:
+        """How wide a column must be, with the space before it."""
+        wide = options.update(max_width=10_000)
+        widest = max(Measurement.get(console, wide, cell).maximum for cell in (column.header, *column.cells))
+        return 2 + (widest if column.no_wrap else min(widest, _FOLDED))
+
+
 def new_table(title: str | None = None, **options: Any) -> Table:
     """A table without columns, in the style of all commands."""
     look: Any = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "title_justify": "left", "title_style": "bold"}
-    return Table(title=title, **look, **options)
+    return FoldedTable(title=title, **look, **options)
 
 
 def short(number: float) -> str:

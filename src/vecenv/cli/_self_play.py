@@ -83,12 +83,14 @@ def acts_by_turns(source: EnvSource) -> bool:
         return bool((obs["flags"][_ACTS] != obs["flags"][_ALIVE]).any())
 
 
-def evaluate(policy: Any, source: EnvSource, episodes: int, progress: Callable[[int], object]) -> dict[str, Any]:
+def evaluate(
+    policy: Any, source: EnvSource, episodes: int, progress: Callable[[int], object], **options: Any
+) -> dict[str, Any]:
     """Returns of the policy against a random player, in every seat alike; the first episodes of each env count.
 
-    Seeds are those of `vecenv.evaluate`, which no training begins with.
+    Seeds are those of `vecenv.evaluate`, which no training begins with. `options` are those of `make`.
     """
-    with closing(source.make(min(_EVALUATED, episodes), autoreset="same-step")) as envs:
+    with closing(source.make(min(_EVALUATED, episodes), autoreset="same-step", **options)) as envs:
         count = envs.num_envs
         seeds = plan_jobs(count, 1, None).episode_seed.tolist()
         game = envs.versus(RandomPlayer(envs.single_action_space, seeds[0]))
@@ -106,5 +108,7 @@ def evaluate(policy: Any, source: EnvSource, episodes: int, progress: Callable[[
             progress(len(returns))
     found = np.array(returns)
     low, high = bootstrap((found,), mean)
+    iqm_low, iqm_high = bootstrap((found,), interquartile_mean)
     return {"episodes": len(found), "mean": float(found.mean()), "low": low, "high": high,
-            "iqm": float(interquartile_mean(found)), "against": "a random player"}  # fmt: skip
+            "iqm": float(interquartile_mean(found)), "iqm_low": iqm_low, "iqm_high": iqm_high,
+            "against": "a random player"}  # fmt: skip

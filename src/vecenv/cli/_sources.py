@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import open_text, parsed
 from vecenv._util.specs import PETTINGZOO, find_spec, imports_code
-from vecenv._util.suggest import did_you_mean
+from vecenv._util.suggest import did_you_mean, nearest
 from vecenv.agents._sources import find_pettingzoo
-from vecenv.atari._ids import GAME_IDS, find_game
+from vecenv.atari._ids import GAME_IDS, find_game, load_ale
 from vecenv.cli._agents import MASK
 from vecenv.engines import Request, registry
-from vecenv.errors import ConfigError, UnknownEnv
+from vecenv.errors import ConfigError, MissingExtra, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
 from vecenv.presets import make_options_for
 from vecenv.recording._builds import names_of_code
@@ -148,7 +149,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
         try:
             find_spec(name)
         except (UnknownEnv, gymnasium.error.Error) as error:
-            hint = did_you_mean(name, working_ids(), "see `vecenv list`, or name a class: module:Class")
+            hint = suggested(name, "see `vecenv list`, or name a class: module:Class")
             raise UnknownEnv(f"there is no env {name!r}{hint}") from error
     return EnvSource(name, name, kwargs, options)
 
@@ -158,8 +159,39 @@ def usual_screens(name: str, kwargs: Mapping[str, Any]) -> Any:
     return None if "obs_type" in kwargs else make_options_for(name).get("preprocessing")
 
 
+def suggested(name: str, otherwise: str = "") -> str:
+    """`; did you mean 'an id'?` with an id that can be made here, to be appended to a message; else `; otherwise`.
+
+    An id with the same name counts as nearest, whatever its namespace and version: ALE/Pong-v5 for pong or Pong-v5.
+    """
+    ids = working_ids()
+    same = [id for id in ids if _bare(id) == _bare(name)]
+    if same:
+        return f"; did you mean {max(same, key=lambda id: (_version(id), '/' not in id))!r}?"
+    near = nearest(name, ids)
+    if near is None:
+        by_name = {_bare(id): id for id in ids}
+        near = by_name.get(nearest(_bare(name), by_name) or "")
+    return f"; did you mean {near!r}?" if near is not None else f"; {otherwise}" if otherwise else ""
+
+
+def _bare(id: str) -> str:
+    """The name in an id, in small letters, without namespace and version."""
+    return _VERSION.sub("", id.rpartition("/")[2]).lower()
+
+
+def _version(id: str) -> int:
+    found = _VERSION.search(id)
+    return int(found[1]) if found else 0
+
+
+_VERSION = re.compile(r"-v(\d+)$")
+
+
 def working_ids() -> list[str]:
     """Ids of envs that can be made here: kernels, and those of Gymnasium's registry whose packages are installed."""
+    with suppress(MissingExtra):
+        load_ale("")  # registers its games
     kernels = set(kernel_ids())
     return [*kernels, *(id for id in gymnasium.registry if id not in kernels and missing_for(id) is None)]
 
@@ -228,11 +260,13 @@ def _imported(name: str, module: str, attribute: str) -> Any:
                 return gymnasium.spec(attribute)
             registered = [id for id in gymnasium.registry if id.partition("-v")[0] == attribute.partition("-v")[0]]
             hint = did_you_mean(part, [*dir(holder), *registered])
+            if not attribute:
+                raise ConfigError(f"{name!r} names nothing in {module}; write {module}:Class or {module}:Id-v0")
             raise ConfigError(f"{module!r} has no {attribute!r}{hint}")
     if kernel_of(found) is None and not callable(found):
-        raise ConfigError(
-            f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
-        )
+        kind = type(found).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise ConfigError(f"{name} is {article} {kind}; name an env class, a kernel or a function that makes one")
     return found
 
 
@@ -326,8 +360,35 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
     return run, found
 
 
-def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], trust: bool) -> EnvSource:
-    """The env that a checkpoint was trained on, or the env named by --env.
+def read_result(run: Path) -> Mapping[str, Any]:
+    """What a run's result.json says; empty if the run has not ended. Raises ConfigError if the file is damaged."""
+    file = run / "result.json"
+    if not file.is_file():
+        return {}
+    try:
+        with open_text(file) as text:
+            found = parsed(text.read())
+    except ValueError as error:
+        raise ConfigError(f"{file} is damaged: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def different_runs(names: Iterable[str]) -> list[str]:
+    """The names without those of directories that were named before."""
+    found: dict[Path, str] = {}
+    for name in names:
+        found.setdefault(Path(name).resolve(), name)
+    return list(found.values())
+
+
+ENV_INSTEAD = "; or name the env yourself: --env"
+"""What commands that have --env add to the advice about code that is not trusted."""
+
+
+def env_of(
+    checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], trust: bool, instead: str = ""
+) -> EnvSource:
+    """The env that a checkpoint was trained on, or the env named by --env; `instead` is added to advice about trust.
 
     Raises:
         ConfigError: the files do not say which env, there is no such env, or they name code and are not trusted.
@@ -340,8 +401,8 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
     code = _code_of(checkpoint)
     if code and not trust:
         raise ConfigError(
-            f"{checkpoint.path} names code, {' and '.join(code)!s:.300}, that would be imported and run; nothing was. "
-            "If you trust its author, pass --trust; eval and play also take an env that you name: --env"
+            f"the env of {checkpoint.path} is code that would be imported and run: {' and '.join(code)!s:.300}. "
+            f"Nothing was run. If you trust its author, pass --trust{instead}"
         )
     try:
         kwargs = {**checkpoint.config.get("kwargs", {}), **kwargs}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,8 @@ _USUAL_STEPS = 100_000
 _SOONER = 10
 """A checkpoint that could not be written is tried again after this fraction of the steps between two checkpoints."""
 BEST = "best.npz"
+_ABOUT_FAILURES = ("timeout", "on_error", "record")
+"""Options of `make` that evaluations have too."""
 _REPORT = 100
 """Steps of SAC and DQN between two updates of the display, and checks for Ctrl-C."""
 
@@ -53,6 +54,7 @@ class Job:
     Attributes:
         steps: where it is to end.
         made_with: arguments of `make`, by the names of MAKE_OPTIONS.
+        engine: the name that was asked for, or "auto".
         opponents: of self-play; None without.
     """
 
@@ -62,7 +64,14 @@ class Job:
     algo: str
     steps: int
     made_with: Mapping[str, Any]
+    engine: Any
     opponents: Opponents | None = None
+
+    @property
+    def evaluated_with(self) -> dict[str, Any]:
+        """Options of `make` for evaluations: what to do about failures as in training, on the engine that does it."""
+        found = {name: value for name, value in _for_make(self.made_with).items() if name in _ABOUT_FAILURES}
+        return {"engine": self.engine, **found} if found else {}
 
     @property
     def again(self) -> str:
@@ -103,7 +112,7 @@ def new_job(options: Any) -> Job:
     }
     try:
         path = new_run(options.runs_dir, options.name, f"{source.title}-{algo}", options.overwrite)
-        return Job(trainer, source, RunFiles(path, about), algo, steps, made_with, opponents)
+        return Job(trainer, source, RunFiles(path, about), algo, steps, made_with, options.engine, opponents)
     except BaseException:
         trainer.close()
         raise
@@ -132,7 +141,8 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
         trainer.close()
         raise ConfigError(f"{checkpoint.path} has already made {trainer.steps:,} steps; set more with --steps")
     files = RunFiles(checkpoint.run, about, trainer.collector.episodes.ended)
-    return Job(trainer, source, files, about["algo"], steps, made_with, opponents[0] if opponents else None)
+    league = opponents[0] if opponents else None
+    return Job(trainer, source, files, about["algo"], steps, made_with, about["engine"], league)
 
 
 def _algorithm(options: Any, source: EnvSource) -> str:
@@ -154,8 +164,7 @@ def _opponents(source: EnvSource, options: Any, config: Any, made_with: dict[str
 
 
 def _self_play(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any], seed: int) -> Opponents:
-    options = {**made_with, **({"record": "last-episode"} if made_with.get("record") else {})}
-    envs = source.make(config.num_envs, engine=engine, autoreset="same-step", **options)
+    envs = source.make(config.num_envs, engine=engine, autoreset="same-step", **_for_make(made_with))
     try:
         if not isinstance(envs, MultiAgentVectorEnv):
             raise ConfigError(f"--self-play is for several agents; {source.name} has one")
@@ -198,6 +207,11 @@ def _make_options(options: Any, source: EnvSource) -> dict[str, Any]:
     """Options of `vecenv.make`, as config.json stores them."""
     given = {name: getattr(options, name) for name in MAKE_OPTIONS} | {"preprocessing": None, **source.options}
     return {name: value for name, value in given.items() if value not in (None, False, "raise")}
+
+
+def _for_make(made_with: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as `vecenv.make` takes them, from those that config.json stores."""
+    return {**made_with, **({"record": "last-episode"} if made_with.get("record") else {})}
 
 
 def _stored_make_options(about: dict[str, Any]) -> dict[str, Any]:
@@ -244,41 +258,58 @@ def _finish(job: Job, options: Any, screen: Screen, stop: StopRequest, learnt: d
         "algo": job.algo,
         "run": job.files.path,
         "stopped": bool(stop),
+        "asked": {"steps": job.steps, "until": options.until},
         **learnt,
     }
-    with _interruptible(job, screen, stop, saved="checkpoint" not in failed):
-        if not stop and options.eval_episodes:
-            result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
-        with screen.waiting("drawing"):
-            keep("curve", lambda: _draw(job))
-        if options.gif and not stop:
-            keep("gif", lambda: _record(job, screen))
+    failure = _after_training(job, options, screen, stop, keep, result)
     if "checkpoint" in failed:  # there may be room by now
         keep("checkpoint", lambda: job.files.save(job.trainer))
     result["files"] = {name: str(path) for name, path in made.items()}
     keep("result", lambda: job.files.write_json("result.json", result))
     screen.answer(result, _summary(result))
+    if failure is not None:
+        _explain(job, screen, failure, result["stopped"], saved="checkpoint" not in failed)
+        raise failure
     for advice in (_advice(job, stop), f"continue with: {_train_again(job)}" if stop else None):
         if advice:
             screen.note(advice)
     return stop.code or int(bool(failed))
 
 
-@contextlib.contextmanager
-def _interruptible(job: Job, screen: Screen, stop: StopRequest, saved: bool) -> Iterator[None]:
-    """What follows training: when it is interrupted, say whether the agent is saved, and the commands to go on."""
+def _after_training(
+    job: Job,
+    options: Any,
+    screen: Screen,
+    stop: StopRequest,
+    keep: Callable[[str, Callable[[], Path | None]], None],
+    result: dict[str, Any],
+) -> BaseException | None:
+    """Draw, evaluate and record. Return what ended this early: an exception or a signal; None: nothing."""
     try:
         with interrupted_by_sigterm():
-            yield
-    except KeyboardInterrupt:
-        if not saved:
-            screen.note("interrupted; the agent is not saved")
-            raise
-        if not stop:
-            screen.note(f"interrupted after training; the agent is saved in {job.files.path}")
-            screen.note(f"evaluate it with: vecenv eval {job.again}")
+            with screen.waiting("drawing"):  # first, because it needs no env: what fails below does not cost the curve
+                keep("curve", lambda: _draw(job))
+            if not stop and options.eval_episodes:
+                result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
+            if options.gif and not stop:
+                keep("gif", lambda: _record(job, screen))
+    except BaseException as error:
+        return error
+    return None
+
+
+def _explain(job: Job, screen: Screen, error: BaseException, stopped: bool, saved: bool) -> None:
+    """After what ended the work that follows training: say whether the agent is saved, and the commands to go on."""
+    interrupted = isinstance(error, KeyboardInterrupt)
+    what = "interrupted" if interrupted else type(error).__name__
+    if not saved:
+        screen.note(f"{what}{'' if interrupted else ' after training'}; the agent is not saved")
+    elif not stopped:
+        screen.note(f"{what} after training; the agent is saved in {job.files.path}")
+        screen.note(f"evaluate it with: vecenv eval {job.again}")
+    if saved:
         screen.note(f"continue with: {_train_again(job)}")
-        raise
+    _name_replay(job, screen, error)
 
 
 def _train_again(job: Job) -> str:
@@ -297,6 +328,11 @@ def _rescue(job: Job, screen: Screen, error: BaseException) -> None:
     screen.note(f"{what}; {saved}")
     if how:
         screen.note(how)
+    _name_replay(job, screen, error)
+
+
+def _name_replay(job: Job, screen: Screen, error: BaseException) -> None:
+    """Name the command that runs a failure of an env again; without a recording, the options that help."""
     recording = getattr(error, "recording", None)
     if recording is not None:
         screen.note(f"look at the failure with: vecenv replay {recording} --trust")
@@ -338,13 +374,14 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
     trainer, steps_before = job.trainer, job.trainer.steps
     every = max(1, -(-(job.steps - steps_before) // options.checkpoints))
     next_save, history, last = steps_before + every, [], None
+    evaluations, evaluated = _evaluations(job, options), 0.0
     agents = trainer.collector.num_agents
     with screen.progress(job.source.title, job.steps, "steps") as bar:
         bar.begin(steps_before)
 
         def tell(progress: Any) -> bool:
-            nonlocal next_save, last
-            last = progress
+            nonlocal next_save, last, evaluated
+            last, evaluated = progress, sum(one.seconds for one in evaluations)
             job.files.note(progress)
             history.append(progress.mean_return)
             shown = f"return{_of_each(agents)} {progress.mean_return:.1f} {sparkline(history)}"
@@ -360,7 +397,7 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
             return not (stop or enough)
 
         more = [] if job.opponents is None else [job.opponents.adds(steps_before, job.steps)]
-        trainer.learn(job.steps, [tell, *more, *_evaluations(job, options)], loggers=_EvalCurves(job.files))
+        trainer.learn(job.steps, [tell, *more, *evaluations], loggers=_EvalCurves(job.files))
     assert last is not None
     return {
         "steps": trainer.steps,
@@ -370,7 +407,7 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
         "episodes": last.episodes,
         "return": last.mean_return,
         "agents": agents,
-        "time": last.time,
+        "time": {**last.time, **({"evaluation": evaluated / last.seconds} if evaluations else {})},
     }
 
 
@@ -401,7 +438,7 @@ def _evaluations(job: Job, options: Any) -> list[PeriodicEvaluation]:
     return [
         PeriodicEvaluation(
             options.eval_every, job.source.env, episodes=options.eval_episodes or 10, best=job.files.path / BEST,
-            env_kwargs=job.source.kwargs or None, **job.source.options,
+            env_kwargs=job.source.kwargs or None, **job.source.options, **job.evaluated_with,
         )
     ]  # fmt: skip
 
@@ -410,12 +447,15 @@ def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
     """Evaluate the agent in episodes that it was not trained on."""
     if job.opponents is not None:
         with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
-            return evaluate(policy, job.source, episodes, bar.update)
+            return evaluate(policy, job.source, episodes, bar.update, **job.evaluated_with)
     with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
-        found = job.source.evaluate(policy, episodes=episodes, progress=lambda ended, _: bar.update(ended))
+        found = job.source.evaluate(
+            policy, episodes=episodes, progress=lambda ended, _: bar.update(ended), **job.evaluated_with
+        )
     row = found.summary[0]
     job.files.scalars(job.trainer.steps, {"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
-    return {"episodes": row.episodes, "mean": row.mean, "low": row.mean_low, "high": row.mean_high, "iqm": row.iqm}
+    iqm = {"iqm": row.iqm, "iqm_low": row.iqm_low, "iqm_high": row.iqm_high}
+    return {"episodes": row.episodes, "mean": row.mean, "low": row.mean_low, "high": row.mean_high, **iqm}
 
 
 def _draw(job: Job) -> Path | None:
@@ -446,7 +486,8 @@ def _summary(result: dict[str, Any]) -> str:
     if found is not None:
         against = f" against {found['against']}" if "against" in found else ""
         together = " of all agents together" if result["agents"] > 1 else ""
-        returns = f"return {found['mean']:.1f}{together} over {found['episodes']} new episodes{against}"
+        episodes = f"{found['episodes']} new episode{'s' * (found['episodes'] != 1)}"
+        returns = f"return {found['mean']:.1f}{together} over {episodes}{against}"
     elif result["episodes"]:
         returns = f"return {result['return']:.1f}{_of_each(result['agents'])} over the last episodes"
     else:
@@ -473,9 +514,8 @@ def _envs(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any]
     groups = getattr(config, "groups", 1)
     if config.num_envs % groups:
         raise ConfigError(f"{config.num_envs} envs cannot be split into {groups} equal groups")
-    options = {**made_with, **({"record": "last-episode"} if made_with.get("record") else {})}
-    count = config.num_envs // groups
-    return [source.make(count, engine=engine, autoreset="same-step", copy=False, **options) for _ in range(groups)]
+    made, count = _for_make(made_with), config.num_envs // groups
+    return [source.make(count, engine=engine, autoreset="same-step", copy=False, **made) for _ in range(groups)]
 
 
 def _settings(options: Any, algo: str, source: EnvSource) -> Any:

@@ -14,16 +14,17 @@ Examples:
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import tyro
 from rich.text import Text
 
-from vecenv.cli._options import Count, Flag, Pairs, Screens, pairs, screens
+from vecenv.cli._options import Count, Flag, Pairs, Screens, Seed, pairs, screens
 from vecenv.cli._screen import Screen, new_table
 from vecenv.cli._sources import EnvSource, find_env
 from vecenv.errors import ConfigError
 
-_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Options:
     """An id, module:Class or file.py:Class."""
     steps: Count = 500
     """Number of random steps of each check."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first episode."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
@@ -50,7 +51,7 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Check, print a table, and return whether all checks passed."""
-    from vecenv.cli._checks import CHECKS, END, WITHOUT_ENGINES, Subject
+    from vecenv.cli._checks import CHECKS, Subject, carry_out
 
     if options.steps < 1:
         raise ConfigError(f"--steps must be at least 1, got {options.steps}")
@@ -58,16 +59,14 @@ def run(options: Options, screen: Screen) -> int:
     if options.show_native:
         return _show_native(source, screen)
     subject = Subject(source, options.steps, options.seed)
-    findings = []
+    found: list[list[Any]] = []
     with screen.progress(f"check {source.title}", len(CHECKS), "checks") as bar:
         for number, check in enumerate(CHECKS):
-            name = check.__name__.replace("_", " ")
-            stopped = [one.check for one in findings if one.fatal]
-            if any(one in END for one in stopped) or (stopped and name not in WITHOUT_ENGINES):
-                continue
-            bar.update(number, name)
-            findings += check(subject)
-    bad = [one for one in findings if one.result == "failed" or (options.strict and one.result == "warning")]
+            bar.update(number, check.__name__.replace("_", " "))
+            found.append(carry_out(check, subject, _joined(found)))
+    findings = _joined(found)
+    wrong = {"failed", "warning"} if options.strict else {"failed"}
+    bad = any(one.result in wrong for one in findings)
     table = new_table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -75,12 +74,28 @@ def run(options: Options, screen: Screen) -> int:
     for one in findings:
         lines = [one.message, *([f"-> {one.advice}"] if one.advice else [])]
         table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text("\n".join(lines)))
-    warnings = sum(one.result == "warning" for one in findings)
-    verdict = f"{source.name}: {f'{len(bad)} of {len(findings)} checks failed' if bad else 'all checks passed'}"
-    verdict += f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    verdict = f"{source.name}: {_verdict([{one.result for one in each} for each in found if each], wrong)}"
     data = {"env": source.name, "ok": not bad, "checks": [asdict(one) for one in findings], "engine": subject.engine}
     screen.answer(data, table, verdict)
     return 1 if bad else 0
+
+
+def _joined(found: list[list[Any]]) -> list[Any]:
+    return [one for each in found for one in each]
+
+
+def _verdict(results: list[set[str]], wrong: set[str]) -> str:
+    """How many checks failed, gave warnings and were skipped; a check may have several results."""
+    ran = [one for one in results if one != {"skipped"}]
+    failed = sum(bool(one & wrong) for one in ran)
+    warned = sum("warning" in one for one in ran)
+    skipped = len(results) - len(ran)
+    words = [
+        f"{failed} of {len(ran)} checks failed" if failed else "all checks passed",
+        f"{warned} with warnings" if warned else "",
+        f"{skipped} skipped" if skipped else "",
+    ]
+    return ", ".join(word for word in words if word)
 
 
 def _show_native(source: EnvSource, screen: Screen) -> int:

@@ -11,18 +11,20 @@ Examples:
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, literal, pairs
+from vecenv.cli._options import Count, CountOrNone, DeviceName, Flag, Optional, Pairs, literal, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import acting, env_of, find_checkpoint, load_policy
+from vecenv.cli._sources import ENV_INSTEAD, Checkpoint, acting, env_of, find_checkpoint, load_policy
 from vecenv.engines.registry import EngineName
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, InvalidAction, SpaceError
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,15 @@ class Options:
 
     checkpoint: tyro.conf.Positional[str]
     """A run (its newest checkpoint) or a checkpoint."""
-    episodes: int = 100
+    episodes: Count = 100
     """Number of episodes per seed and scenario."""
-    seeds: int = 1
+    seeds: Count = 1
     """Number of seeds: 0, 1, ..."""
     scenarios: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUES ...", help_behavior_hint="")] = ()
     """Parameters of the env: g=5,10 evaluates each value, g=5:15 samples a value for each episode."""
     stochastic: Flag = False
     """Sample actions instead of taking the most probable ones."""
-    envs: Annotated[int | None, Optional] = None
+    envs: Annotated[CountOrNone, Optional] = None
     """Number of envs that run at once."""
     engine: EngineName = "auto"
     """Engine that runs the envs."""
@@ -51,7 +53,7 @@ class Options:
     """Constructor arguments of the env."""
     trust: Flag = False
     """Import and run the code that the run or checkpoint names as its env."""
-    max_episode_steps: Annotated[int | None, Optional] = None
+    max_episode_steps: Annotated[CountOrNone, Optional] = None
     """Cut episodes after this many steps; default: the env's time limit, or 27000 if it has none."""
     csv: Annotated[Path | None, Optional] = None
     """Write every episode to this file."""
@@ -73,10 +75,11 @@ def run(options: Options, screen: Screen) -> int:
     checkpoint = find_checkpoint(options.checkpoint)
     scenarios = _scenarios(options.scenarios)
     with screen.waiting("loading torch"):
-        source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust)
+        source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust, ENV_INSTEAD)
         trained = load_policy(checkpoint, source, options.trust, options.device)
     limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-    with screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
+    fits = _fits(options.env, checkpoint)
+    with fits, screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
         found = source.evaluate(
             policy, episodes=options.episodes, seeds=options.seeds, scenarios=scenarios, num_envs=options.envs,
             engine=options.engine, deterministic=not options.stochastic,
@@ -90,6 +93,17 @@ def run(options: Options, screen: Screen) -> int:
     data: Any = json.loads(found.to_json()) if options.json else None
     screen.answer(data if data is None else {**data, "checkpoint": str(checkpoint.path)}, found, *written)
     return 0
+
+
+@contextlib.contextmanager
+def _fits(env: str | None, checkpoint: Checkpoint) -> Iterator[None]:
+    """Within the block, spaces of --env that are not those of training are wrong arguments."""
+    try:
+        yield
+    except (SpaceError, InvalidAction) as error:
+        if env is None:
+            raise
+        raise ConfigError(f"--env {env} does not fit {checkpoint.path}: {error}") from error
 
 
 def _scenarios(given: tuple[str, ...]) -> Any:

@@ -25,7 +25,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.atari._ids import is_game, load_ale
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen, new_table
-from vecenv.cli._sources import action_words, family_of, missing_for, space_words
+from vecenv.cli._sources import action_words, family_of, missing_for, space_words, suggested
 from vecenv.engines import Ale, Compiled, Mujoco, registry
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.kernel.language.python import KernelEnv
@@ -64,7 +64,8 @@ def run(options: Options, screen: Screen) -> int:
     kernels = [_kernel(id) for id in kernel_ids() if pattern in id.lower()]
     others = [one for one in _others() if pattern in one["id"].lower()]
     if pattern and not kernels and not others:
-        raise ConfigError(f"no env has {options.pattern!r} in its name; see `vecenv list --all`")
+        hint = suggested(options.pattern or "", "see `vecenv list --all`")
+        raise ConfigError(f"no env has {options.pattern!r} in its name{hint}")
     data: dict[str, Any] = {"envs": [*kernels, *others]}
     shown: list[Any] = [_kernel_table(kernels, bool(pattern))] if kernels else []
     if others:
@@ -84,7 +85,9 @@ def _kernel(id: str) -> dict[str, Any]:
     kernel = find_kernel(id)
     assert kernel is not None
     env = KernelEnv(kernel)
-    limit = gymnasium.registry[id].max_episode_steps if id in gymnasium.registry else kernel.max_episode_steps
+    theirs = gymnasium.registry.get(id)
+    known = None if is_game(id) else theirs  # ale-py has a Breakout-v0 too
+    limit = kernel.max_episode_steps if known is None else known.max_episode_steps
     return {
         "id": id,
         "engine": Compiled.name,

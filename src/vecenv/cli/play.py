@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import tyro
 
 from vecenv.cli._films import check_film, open_film
-from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, Screens, pairs, screens
+from vecenv.cli._options import Count, DeviceName, Flag, NumberOrNone, Optional, Pairs, Screens, Seed, pairs, screens
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
+from vecenv.cli._sources import ENV_INSTEAD, acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
 from vecenv.errors import ConfigError
 
 
@@ -36,15 +36,15 @@ class Options:
     """File to write, .gif or .mp4. Default: play.gif in the run, or ENV.gif; none with --terminal."""
     terminal: Flag = False
     """Show the frames in this terminal."""
-    episodes: int = 1
+    episodes: Count = 1
     """Number of episodes."""
-    max_steps: int = 1000
+    max_steps: Count = 1000
     """Largest number of steps of an episode."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first episode; the next ones have the following numbers."""
     stochastic: Flag = False
     """Sample actions instead of taking the most probable ones."""
-    fps: Annotated[float | None, Optional] = None
+    fps: Annotated[NumberOrNone, Optional] = None
     """Frames per second. Default: the env's."""
     env: Annotated[str | None, Optional] = None
     """Use another env than the checkpoint was trained on."""
@@ -107,7 +107,7 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
         raise ConfigError("--preprocessing is for games by id; a run was trained with its own")
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):
-        source = env_of(checkpoint, options.env, kwargs, options.trust)
+        source = env_of(checkpoint, options.env, kwargs, options.trust, ENV_INSTEAD)
         policy = load_policy(checkpoint, source, options.trust, options.device)
     return source, policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
 

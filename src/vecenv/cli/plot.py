@@ -1,6 +1,7 @@
 """Plot learning curves with 95 % bands.
 
-Runs of the same env, algorithm and settings are one line, with a band over runs.
+Runs that differ by nothing but their seeds are one line, with a band over runs.
+Other steps, settings or versions of libraries are another line.
 The band of a single run is over the episodes of each interval of steps.
 Directories with Monitor files of Stable-Baselines3 work too.
 
@@ -13,15 +14,16 @@ Examples:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from vecenv.cli._options import Flag
 from vecenv.cli._screen import Screen, new_table, short
-from vecenv.cli._sources import read_run
+from vecenv.cli._sources import different_runs, read_result, read_run
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def run(options: Options, screen: Screen) -> int:
     if not options.runs:
         raise ConfigError("name at least one run: vecenv plot runs/NAME ...")
     groups: dict[str, list[str]] = {}
-    for name in options.runs:
+    for name in different_runs(options.runs):
         groups.setdefault(name if options.separate else kind_of(name), []).append(name)
     found = {kind: [read_episodes(name) for name in names] for kind, names in groups.items()}
     labels = [episodes[0].label for episodes in found.values()]
@@ -75,11 +77,21 @@ def run(options: Options, screen: Screen) -> int:
 
 def kind_of(name: str) -> str:
     """What runs that differ only by their seeds have in common."""
-    _, config = read_run(Path(name))
-    if not config:
+    run, config = read_run(Path(name))
+    if run is None:
         return name
-    return json.dumps({key: value for key, value in config.items() if key not in _OF_ONE_RUN}, sort_keys=True)
+    same = {key: value for key, value in config.items() if key not in _OF_ONE_RUN}
+    return json.dumps([same, _end(read_result(run))], sort_keys=True)
 
 
-_OF_ONE_RUN = ("seed", "started", "versions", "engine_reason")
+def _end(result: Mapping[str, Any]) -> Any:
+    """Where a run was to end, which may be after the steps of config.json; None if it has not ended.
+
+    It is what was asked for: with --until, repetitions of a run end after different numbers of steps.
+    """
+    asked = None if result.get("stopped") else result.get("asked")
+    return result.get("steps") if asked is None else asked
+
+
+_OF_ONE_RUN = ("seed", "started", "engine_reason")
 """What may differ between runs that are repetitions of each other; every other entry of config.json must be equal."""

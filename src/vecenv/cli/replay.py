@@ -29,7 +29,7 @@ from rich.text import Text
 
 from vecenv._util.suggest import did_you_mean
 from vecenv.cli._films import FPS, check_film, checked_frame, choose_gl, drawing, open_film
-from vecenv.cli._options import Flag, Optional, Pairs, pairs
+from vecenv.cli._options import Count, Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_env
 from vecenv.engines.recording.episodes import versions
@@ -50,7 +50,7 @@ class Options:
     """The recording that an error message named."""
     pdb: Flag = False
     """Stop in the debugger before the last step, with env, action and recording in scope."""
-    steps_before: int = 1
+    steps_before: Count = 1
     """With --pdb: stop this many steps before the end."""
     video: Annotated[Path | None, Optional] = None
     """Video to write, .mp4 or .gif."""

@@ -20,6 +20,7 @@ import tyro
 
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen
+from vecenv.cli._sources import different_runs
 from vecenv.errors import ConfigError
 
 
@@ -46,18 +47,22 @@ def run(options: Options, screen: Screen) -> int:
 
     if not options.runs:
         raise ConfigError("name at least one run: vecenv report runs/NAME ...")
-    out = options.out or (Path(options.runs[0]) if len(options.runs) == 1 else Path()) / "report.html"
+    runs = different_runs(options.runs)
+    missing = next((name for name in runs if not Path(name).is_dir()), None)
+    if missing is not None:
+        raise ConfigError(f"there is no run {missing!r}; name directories such as runs/CartPole-v1-ppo-1")
+    out = options.out or (Path(runs[0]) if len(runs) == 1 else Path()) / "report.html"
     if out.suffix not in (".html", ".htm") or not out.parent.is_dir():
         raise ConfigError(f"--out must be a file .html in a directory that exists, got {out}")
-    reports = [read_run_report(name) for name in options.runs]
+    reports = [read_run_report(name) for name in runs]
     if options.film:
         for report in reports:
             if report.film is None:
                 _record(report.path, options.trust, screen)
-        reports = [read_run_report(name) for name in options.runs]
+        reports = [read_run_report(name) for name in runs]
     with screen.waiting("drawing"):
         write_file(out, page(reports))
-    screen.answer({"file": str(out), "runs": list(options.runs)}, f"written to {out}")
+    screen.answer({"file": str(out), "runs": runs}, f"written to {out}")
     return 0
 
 

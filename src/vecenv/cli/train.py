@@ -24,7 +24,18 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vecenv.cli._options import MAKE_OPTIONS, CountOrNone, DeviceName, Flag, Optional, Pairs, Screens
+from vecenv.cli._options import (
+    MAKE_OPTIONS,
+    Count,
+    CountOrNone,
+    DeviceName,
+    Flag,
+    NumberOrNone,
+    Optional,
+    Pairs,
+    Screens,
+    Seed,
+)
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_checkpoint, looks_like_path
 from vecenv.engines.registry import EngineName
@@ -41,15 +52,15 @@ class Options:
     """Algorithm; SAC is for continuous actions, DQN for Discrete ones. Auto: what vecenv has settings for, or ppo."""
     steps: Annotated[CountOrNone, Optional] = None
     """Steps of all envs together. Default: enough for envs that vecenv has settings for, else 100,000."""
-    until: Annotated[float | None, Optional] = None
-    """Stop when the mean return of the last 100 episodes is at least this; of several agents, that of each."""
-    envs: Annotated[int | None, Optional] = None
+    until: Annotated[NumberOrNone, Optional] = None
+    """Stop when the last 100 episodes have at least this mean return; with several agents, this return per agent."""
+    envs: Annotated[CountOrNone, Optional] = None
     """Number of envs. Default: from the settings."""
     engine: EngineName = "auto"
     """Engine that runs the envs; auto takes the fastest one with exact results."""
-    workers: Annotated[int | None, Optional] = None
+    workers: Annotated[CountOrNone, Optional] = None
     """Number of worker processes or threads of the engine."""
-    timeout: Annotated[float | None, Optional] = None
+    timeout: Annotated[NumberOrNone, Optional] = None
     """Seconds that a step or reset of an env may take."""
     on_error: Literal["raise", "restart"] = "raise"
     """Restart: build a failed env again and end its episode, instead of ending the run."""
@@ -59,10 +70,10 @@ class Options:
     """Atari games: dqn (the default), True (Gymnasium's), options as "{'frame_stack': 2}", or False: raw frames."""
     device: DeviceName = "auto"
     """Where to learn; auto takes CUDA if there is a GPU."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything: the same seed gives the same agent."""
     self_play: Flag = False
-    """One agent learns, a random player and earlier policies play the others. By itself for ids with turns."""
+    """One agent learns; a random player and earlier policies play the others. The default where agents take turns."""
     shared_policy: Flag = False
     """One policy learns from all agents at once, also where they act by turns: no self-play."""
     set: Pairs = ()
@@ -75,11 +86,11 @@ class Options:
     """Directory that contains runs."""
     overwrite: Flag = False
     """Replace a run of this name."""
-    checkpoints: int = 4
+    checkpoints: Count = 4
     """Number of checkpoints, evenly spread; the last one is the result."""
     eval_every: Annotated[CountOrNone, Optional] = None
     """Steps between evaluations during training, which keep the best agent as best.npz."""
-    eval_episodes: int = 100
+    eval_episodes: Count = 100
     """Number of episodes of the evaluation at the end; 0 for none."""
     gif: Flag = False
     """Record an episode at the end, as play.gif."""
@@ -119,7 +130,6 @@ def _check(options: Options) -> None:
         ("checkpoints", 1),
         ("eval_episodes", 0),
         ("eval_every", 1),
-        ("seed", 0),
     ):
         value = getattr(options, name)
         if value is not None and value < least:

@@ -203,7 +203,8 @@ class Evaluation:
     def _title(self) -> str:
         left_out = f" ({self.not_finite} with a return that is not finite, left out of all statistics)"
         cut = f"; {self.cut} of them did not end and were cut after {self._limit} steps"
-        return f"{self.env}, {len(self)} episodes{left_out if self.not_finite else ''}{cut if self.cut else ''}"
+        episodes = f"{len(self)} episode{'s' * (len(self) != 1)}"
+        return f"{self.env}, {episodes}{left_out if self.not_finite else ''}{cut if self.cut else ''}"
 
     def _gap_line(self) -> str | None:
         return f"generalisation gap: {self.gap()}" if self._has_gap else None
@@ -218,10 +219,10 @@ class Evaluation:
             "all" if row.seed is None else str(row.seed),
             str(row.episodes),
             _number(row.mean),
-            f"{_number(row.mean_low)} ... {_number(row.mean_high)}",
+            _interval(row.episodes, row.mean_low, row.mean_high),
             _number(row.median),
             _number(row.iqm),
-            f"{_number(row.iqm_low)} ... {_number(row.iqm_high)}",
+            _interval(row.episodes, row.iqm_low, row.iqm_high),
             f"{row.length:.1f}",
         )
 
@@ -299,6 +300,11 @@ def _finite(returns: np.ndarray) -> np.ndarray:
 def _number(value: float) -> str:
     """The number with about five digits, at most two of them after the point."""
     return f"{value:.{0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2}f}"
+
+
+def _interval(episodes: int, low: float, high: float) -> str:
+    """The interval; a single episode has none."""
+    return f"{_number(low)} ... {_number(high)}" if episodes > 1 else "-"
 
 
 def _plain(value: Any) -> Any:
