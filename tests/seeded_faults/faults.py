@@ -926,8 +926,8 @@ ATARI = (
         mechanism="atari",
         file="engines/ale/engine.py",
         old="""\
-            for name, column in batch.final_info.items():
-                column[rolling] = batch.info[name][rolling]
+        for name, column in batch.final_info.items():
+            column[rolling] = batch.info[name][rolling]
 """,
         new="",
         near=("atari/test_native_games.py", "atari/test_reference.py", "atari/test_ale_programs.py"),
