@@ -336,7 +336,12 @@ def test_trainers_of_your_own_save_and_load(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (lambda: PPOConfig(learning_rate=-1), "learning_rate must be at least 0, got -1"),
+        (lambda: PPOConfig(learning_rate=-1), "learning_rate must be at least 0 and finite, got -1"),
+        (lambda: PPOConfig(learning_rate=float("inf")), "learning_rate must be at least 0 and finite, got inf"),
+        (lambda: PPOConfig(log_std=float("nan")), "log_std must be finite, got nan"),
+        (lambda: PPOConfig(entropy=lambda done: float("inf")), "returned float inf at 0.00; it must return a number at"),
+        (lambda: SACConfig(entropy=float("inf")), "entropy must be positive and finite, got inf"),
+        (lambda: SACConfig(target_entropy=-float("inf")), "target_entropy must be finite, got -inf"),
         (lambda: PPOConfig(gamma=2), "gamma must be from 0 to 1, got 2"),
         (lambda: PPOConfig(gamma=float("nan")), "gamma must be from 0 to 1, got nan"),
         (lambda: PPOConfig(hidden=(64, 0)), "hidden must be at least 1, got 0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from vecenv.trainers._settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
+from vecenv.trainers._settings import COUNT, FINITE, LIMIT, NOT_NEGATIVE, SHARE, Schedule, Settings
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class PPOConfig(Settings):
         **dict.fromkeys(("num_envs", "groups", "rollout_steps", "epochs", "hidden", "image_features"), COUNT),
         **dict.fromkeys(("minibatch", "learning_rate", "clip_range", "entropy", "value_weight", "lstm"), NOT_NEGATIVE),
         **dict.fromkeys(("gamma", "lam"), SHARE),
-        **dict.fromkeys(("max_grad_norm", "target_kl", "clip_value"), POSITIVE),
-        "torch_threads": COUNT,
-    }
+        **dict.fromkeys(("max_grad_norm", "target_kl", "clip_value"), LIMIT),
+        "torch_threads": COUNT, "log_std": FINITE,
+    }  # fmt: skip
 
 
 def a2c(**changes: Any) -> PPOConfig:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import operator
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -20,9 +21,14 @@ from vecenv.errors import ConfigError, ConfigTypeError
 Schedule = Callable[[float], float]
 """A setting that changes: a function of progress, which is 0 at the start of training and 1 at its end."""
 
+_LARGEST = sys.float_info.max
+_SMALLEST = math.nextafter(0, 1)
 COUNT = (1, math.inf)
-POSITIVE = (math.nextafter(0, 1), math.inf)
-NOT_NEGATIVE = (0, math.inf)
+LIMIT = (_SMALLEST, math.inf)
+"""Infinity is no limit at all."""
+POSITIVE = (_SMALLEST, _LARGEST)
+NOT_NEGATIVE = (0, _LARGEST)
+FINITE = (-_LARGEST, _LARGEST)
 SHARE = (0, 1)
 
 OTHER_NAMES = {
@@ -174,6 +180,7 @@ def _type_words(kinds: tuple[Any, ...]) -> str:
 
 
 def _range_words(low: float, high: float) -> str:
-    if (low, high) == POSITIVE:
-        return "positive"
-    return f"at least {low}" if high == math.inf else f"from {low} to {high}"
+    if (low, high) == FINITE:
+        return "finite"
+    at_least = "positive" if low == _SMALLEST else f"at least {low}"
+    return at_least if high == math.inf else f"{at_least} and finite" if high == _LARGEST else f"from {low} to {high}"

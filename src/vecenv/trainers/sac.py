@@ -14,7 +14,7 @@ from vecenv.buffers import Transitions
 from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._off_policy import OffPolicyTrainer
 from vecenv.trainers._optimizer import Flat, optimizer_for
-from vecenv.trainers._settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
+from vecenv.trainers._settings import COUNT, FINITE, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
 from vecenv.trainers._soft_by_hand import SoftByHand, soft_by_hand
 from vecenv.trainers._soft_networks import SoftActor, Squashed, TwinCritic, own_actor
 
@@ -68,7 +68,7 @@ class SACConfig(Settings):
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features", "report"), COUNT),
         **dict.fromkeys(("warmup", "updates_per_step", "learning_rate", "priority"), NOT_NEGATIVE),
         **dict.fromkeys(("gamma", "tau", "beta"), SHARE),
-        "entropy": POSITIVE, "torch_threads": COUNT,
+        "entropy": POSITIVE, "target_entropy": FINITE, "torch_threads": COUNT,
     }  # fmt: skip
 
 
