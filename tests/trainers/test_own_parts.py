@@ -339,7 +339,10 @@ def test_trainers_of_your_own_save_and_load(tmp_path):
         (lambda: PPOConfig(learning_rate=-1), "learning_rate must be at least 0 and finite, got -1"),
         (lambda: PPOConfig(learning_rate=float("inf")), "learning_rate must be at least 0 and finite, got inf"),
         (lambda: PPOConfig(log_std=float("nan")), "log_std must be finite, got nan"),
-        (lambda: PPOConfig(entropy=lambda done: float("inf")), "returned float inf at 0.00; it must return a number at"),
+        (
+            lambda: PPOConfig(entropy=lambda done: float("inf")),
+            "returned float inf at 0.00",
+        ),
         (lambda: SACConfig(entropy=float("inf")), "entropy must be positive and finite, got inf"),
         (lambda: SACConfig(target_entropy=-float("inf")), "target_entropy must be finite, got -inf"),
         (lambda: PPOConfig(gamma=2), "gamma must be from 0 to 1, got 2"),
@@ -422,6 +425,7 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
         (lambda: PPO("CartPole-v1", verbose=1), r"progress goes to a callback: PPO\(envs\).learn\(steps, print\)"),
         (lambda: PPO("CartPole-v1", divice="cpu"), r"no argument 'divice'; did you mean 'device'\?"),
         (lambda: PPO("CartPole-v1", None, 0, 7), r"too many positional arguments; write PPO\(envs, PPOConfig"),
+        (lambda: PPO(), r"missing a required argument: 'envs'; write PPO\(envs, PPOConfig"),
         (lambda: PPO(env), "trains on a vector env, got the env TimeLimit"),
         (lambda: PPO(lambda: env), "envs must be an env id, a vector env or a list"),
         (lambda: PPO([]), "envs must be an env id"),
@@ -435,6 +439,24 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
     ):
         with pytest.raises(ConfigError, match=message):
             call()
+
+
+def test_calls_of_learn_as_in_other_libraries_say_what_to_write():
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL))
+    for call, message in (
+        (
+            lambda: trainer.learn(total_timesteps=100),
+            "learn has no total_timesteps: the number of steps is total_steps",
+        ),
+        (lambda: trainer.learn(100, progress_bar=True), r"progress goes to a callback: learn\(total_steps, print\)"),
+        (lambda: trainer.learn(100, calback=print), "learn has no argument 'calback'; did you mean 'callback'"),
+        (lambda: trainer.learn(100, envs=1), "no argument 'envs'; it has total_steps, callback and loggers"),
+        (lambda: trainer.learn(), r"missing a required argument: 'total_steps'; write learn\(total_steps\)"),
+    ):
+        with pytest.raises(TypeError, match=message) as refused:
+            call()
+        assert isinstance(refused.value, ConfigError)
+    assert trainer.steps == 0
 
 
 class Constant(nn.Module):

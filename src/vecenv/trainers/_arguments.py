@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import gymnasium
 
@@ -26,16 +27,48 @@ _ELSEWHERE = {
     "policy": "there is no policy to name: {name}(envs); a network of your own is network=",
 }
 """Its other arguments, and what to write."""
+_OF_LEARN = {
+    "total_timesteps": "the number of steps is total_steps",
+    "timesteps": "the number of steps is total_steps",
+    "steps": "the number of steps is total_steps",
+    "log_interval": "progress goes to a callback: learn(total_steps, print)",
+    "progress_bar": "progress goes to a callback: learn(total_steps, print)",
+    "tb_log_name": "curves go to loggers: learn(total_steps, loggers=TensorBoard('runs/mine'))",
+    "reset_num_timesteps": "total_steps counts from the first call of learn",
+}
+"""Arguments of `learn` in other libraries, and what to write."""
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def explained(learn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Decorate `learn`: a call that does not fit its arguments is a ConfigTypeError that says what to write."""
+    signature = inspect.signature(learn)
+
+    @functools.wraps(learn)
+    def checked(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
+            for name in named:
+                if name in _OF_LEARN:
+                    raise ConfigTypeError(f"learn has no {name}: {_OF_LEARN[name]}") from error
+                if name not in signature.parameters:
+                    hint = did_you_mean(name, signature.parameters, "it has total_steps, callback and loggers")
+                    raise ConfigTypeError(f"learn has no argument {name!r}{hint}") from error
+            raise ConfigTypeError(f"learn: {error}; write learn(total_steps)") from error
+        return learn(*arguments, **named)
+
+    return checked
 
 
 def check_call(cls: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raise ConfigError if `cls.__init__` cannot be called like this. Nothing at all is a copy's or a pickle's call."""
+    """Raise ConfigError if `cls.__init__` cannot be called like this."""
     if arguments and isinstance(arguments[0], str):
         _refuse_policy(cls, arguments[0])
     signature = inspect.signature(cls.__init__)
     try:
-        if arguments or named:
-            signature.bind(None, *arguments, **named)
+        signature.bind(None, *arguments, **named)
     except TypeError as error:
         for name in named:
             if name not in signature.parameters:

@@ -16,7 +16,7 @@ from vecenv._util.specs import PETTINGZOO, imports_code
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, UnsupportedError, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
-from vecenv.trainers._arguments import check_arguments, check_call, checked_seed
+from vecenv.trainers._arguments import check_arguments, check_call, checked_seed, explained
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
 from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
 from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
@@ -126,6 +126,7 @@ class Trainer(Generic[ConfigT]):
         preset = find_preset(cls.algorithm, env_id)
         return cls.Config(**(preset.settings if preset else {}))
 
+    @explained
     def learn(
         self: TrainerT, total_steps: int, callback: Callbacks = None, *, loggers: Logger | Sequence[Logger] = ()
     ) -> TrainerT:
