@@ -19,7 +19,19 @@ import vecenv
 from tests.trainers.test_devices import DEEP
 from tests.trainers.test_trainers import SMALL, SOFT, vector
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnsafeFile
-from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, PeriodicEvaluation, PPOConfig, SACConfig, TensorBoard, a2c
+from vecenv.trainers import (
+    CSV,
+    DQN,
+    PPO,
+    SAC,
+    DQNConfig,
+    PeriodicEvaluation,
+    Policy,
+    PPOConfig,
+    SACConfig,
+    TensorBoard,
+    a2c,
+)
 from vecenv.trainers._progress import callbacks_of
 from vecenv.trainers.ppo import clipped_value_loss
 
@@ -250,6 +262,8 @@ def test_the_best_agent_is_kept_and_a_training_that_goes_on_knows_it(tmp_path, m
     returns = iter([5.0, 9.0, 7.0, 8.0])
 
     def stub(policy, envs, *, episodes, **options):
+        if not isinstance(policy, Policy):
+            policy(None)  # what `learn` tries first
         row = type("Row", (), {"mean": next(returns), "length": 3.0})
         return type("Result", (), {"summary": [row]})
 
@@ -281,6 +295,26 @@ def test_evaluations_are_those_of_evaluate(tmp_path):
         PPO(envs, PPOConfig(**SMALL)).learn(64, PeriodicEvaluation(1))
     with pytest.raises(ConfigError, match="there is no directory"):
         PeriodicEvaluation(10, best=tmp_path / "none" / "best.npz")
+    with pytest.raises(ConfigError, match="leave background out"):
+        PeriodicEvaluation(10, background=True)
+
+
+@pytest.mark.parametrize(
+    ("envs", "options", "message"),
+    [
+        (None, {"seeds": 0}, "seeds"),
+        (None, {"engine": "proces"}, "did you mean 'process'"),
+        (None, {"gravitation": 1}, "gravitation"),
+        (None, {"confidence": 2}, "confidence must be between 0 and 1"),
+        ("CartPol-v1", {}, "Did you mean: `CartPole`"),
+        (["CartPole-v1"], {}, "evaluate takes one env"),
+    ],
+)
+def test_wrong_arguments_of_periodic_evaluations_are_errors_before_the_first_step(envs, options, message):
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL))
+    with pytest.raises(Exception, match=message):
+        trainer.learn(10_000, PeriodicEvaluation(10_000, envs, **options))
+    assert trainer.steps == 0
 
 
 # --- trainers of your own --------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vecenv._util.checks import positive_int
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation import evaluate
 from vecenv.presets import make_options_for
 from vecenv.trainers._progress import Progress
@@ -17,7 +19,8 @@ class PeriodicEvaluation:
     """A callback of `learn` that evaluates the policy at regular intervals, and keeps the best agent.
 
     Mean returns are appended to `trainer.evaluations`, which checkpoints contain, so that a training that continues
-    knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length".
+    knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length". Before it trains, `learn` makes
+    the envs once, resets them and closes them, so that wrong arguments are noticed then.
 
     Args:
         every: steps between two evaluations; there is one at the end of training too.
@@ -38,6 +41,8 @@ class PeriodicEvaluation:
         self.envs, self.best = envs, None if best is None else Path(best)
         if self.best is not None and not self.best.parent.is_dir():
             raise ConfigError(f"best={str(best)!r} cannot be written: there is no directory {self.best.parent}")
+        if "background" in options:
+            raise ConfigTypeError("PeriodicEvaluation waits for its results; leave background out")
         self._options = options
         self.result: Any = None
         self.seconds = 0.0
@@ -59,6 +64,15 @@ class PeriodicEvaluation:
             trainer.save(self.best)
         self.seconds += time.perf_counter() - started
 
+    def check(self, trainer: Any) -> None:
+        """Raise what evaluating this trainer's policy would raise before its first action."""
+        envs, options = self._envs_of(trainer)
+        policy: Any = _begin
+        if isinstance(trainer.policy, Mapping):
+            policy = dict.fromkeys(trainer.policy, _begin)
+        with contextlib.suppress(_Began):
+            evaluate(policy, envs, episodes=self.episodes, **{**options, "progress": None})
+
     def _envs_of(self, trainer: Any) -> tuple[Any, dict[str, Any]]:
         """What to evaluate in, and the options of `evaluate`; the trainer's id is made as the trainer makes it."""
         if self.envs is not None:
@@ -69,3 +83,11 @@ class PeriodicEvaluation:
                 "the trainer was made with a vector env: say where to evaluate: PeriodicEvaluation(every, envs)"
             )
         return env_id, {**make_options_for(env_id), **self._options}
+
+
+class _Began(Exception):
+    """An evaluation has made and reset its envs."""
+
+
+def _begin(obs: Any) -> Any:
+    raise _Began

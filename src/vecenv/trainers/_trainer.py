@@ -20,6 +20,7 @@ from vecenv.trainers._arguments import check_arguments, check_call, checked_seed
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
 from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
 from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
+from vecenv.trainers._evaluation import PeriodicEvaluation
 from vecenv.trainers._optimizer import Flat, OptimizerClass
 from vecenv.trainers._policy import Policy
 from vecenv.trainers._progress import Callbacks, Clock, callbacks_of
@@ -150,6 +151,9 @@ class Trainer(Generic[ConfigT]):
                 raise ConfigTypeError(
                     f"a logger must be an object with write(step, scalars) and close(), got {brief(logger)}"
                 )
+        for callback in callbacks:
+            if isinstance(callback, PeriodicEvaluation):
+                callback.check(self)
         clock, steps_before = Clock(), self.steps
 
         def report() -> bool:
