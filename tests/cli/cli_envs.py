@@ -218,3 +218,14 @@ class Late(Walk):
 
 
 gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")
+
+
+class ThreeActions(gymnasium.Wrapper):
+    """CartPole that may also be left alone."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(gymnasium.make("CartPole-v1", render_mode=render_mode))
+        self.action_space = Discrete(3)
+
+    def step(self, action):
+        return self.env.step(min(action, 1))

@@ -251,9 +251,13 @@ def test_counts_and_seeds_may_be_written_with_an_exponent_and_keep_their_digits(
 
 
 def test_an_env_whose_spaces_do_not_fit_is_a_wrong_argument(inside, trained):
-    err = inside("eval", trained[0], "--env", "Pendulum-v1", code=2)[1]
-    assert "--env Pendulum-v1 does not fit" in err
-    assert "shape (3,)" in err
+    err = inside("eval", trained[0], "--env", "tests.cli.cli_envs:Walk", code=2)[1]
+    assert "--env tests.cli.cli_envs:Walk does not fit" in err
+    assert "shape (1,)" in err
+    for command in ("eval", "play"):
+        err = inside(command, trained[0], "--env", "tests.cli.cli_envs:ThreeActions", code=2)[1]
+        assert "ThreeActions does not fit" in err
+        assert "trained for the actions Discrete(2), those of these envs are Discrete(3)" in err
 
 
 def test_the_best_agent_of_evaluations_is_kept(inside, tmp_path):
@@ -334,7 +338,7 @@ def test_all_evaluations_have_the_timeout_of_training(inside, monkeypatch):
         monkeypatch.setattr(f"{module}.evaluate", lambda *what, **how: seen.append(how) or evaluate(*what, **how))
     options = ("--engine", "process", "--timeout", 30, "--steps", 128, "--eval-every", 128, "--eval-episodes", 1)
     inside("train", "tests.cli.cli_envs:Walk", *options, *SMALL)
-    assert [(how["engine"], how["timeout"]) for how in seen] == [("process", 30.0)] * 2
+    assert [(how["engine"], how["timeout"]) for how in seen] == [("process", 30.0)] * 3, "the first one tries the arguments"
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ale_py"), reason="needs vecenv[atari]")

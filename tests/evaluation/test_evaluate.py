@@ -11,7 +11,7 @@ from gymnasium import spaces
 import vecenv
 from tests.evaluation.worlds import ENGINES, Counted, Drift, lean, play
 from vecenv import scenarios
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, RestartLimit
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, RestartLimit, SpaceError
 from vecenv.evaluation._evaluate import _is_endless
 
 SPEEDS = {"train": scenarios.uniform(speed=(0.05, 0.2)), "test": scenarios.grid(speed=[0.02, 0.4], spread=[0.0, 0.3])}
@@ -388,6 +388,20 @@ def test_python_envs_know_their_constructor_arguments():
 def test_actions_that_do_not_fit_are_the_policys(policy, says):
     with pytest.raises(InvalidAction, match=says):
         vecenv.evaluate(policy, Drift, num_envs=3)
+
+
+def test_policies_that_were_trained_for_other_actions_are_refused():
+    class Model:
+        def __init__(self, action_space):
+            self.action_space = action_space
+
+        def predict(self, obs, state=None, episode_start=None):
+            return np.zeros(len(obs), np.int64), state
+
+    assert len(vecenv.evaluate(Model(spaces.Discrete(2)), "CartPole-v1")) == 10
+    for others in (spaces.Discrete(3), spaces.Discrete(2, start=1), spaces.MultiDiscrete([2]), spaces.Box(-1, 1, ())):
+        with pytest.raises(SpaceError, match=r"was trained for the actions .*, those of these envs are Discrete\(2\)"):
+            vecenv.evaluate(Model(others), "CartPole-v1")
 
 
 def test_what_is_no_policy_or_no_env_is_refused_before_anything_runs():

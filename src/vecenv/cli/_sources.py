@@ -26,7 +26,7 @@ from vecenv.agents._sources import find_pettingzoo
 from vecenv.atari._ids import GAME_IDS, find_game, load_ale
 from vecenv.cli._agents import MASK
 from vecenv.engines import Request, registry
-from vecenv.errors import ConfigError, MissingExtra, UnknownEnv
+from vecenv.errors import ConfigError, InvalidAction, MissingExtra, SpaceError, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
 from vecenv.presets import make_options_for
 from vecenv.recording._builds import names_of_code
@@ -379,6 +379,17 @@ def different_runs(names: Iterable[str]) -> list[str]:
     for name in names:
         found.setdefault(Path(name).resolve(), name)
     return list(found.values())
+
+
+@contextmanager
+def fitting(env: str | None, path: str | Path) -> Iterator[None]:
+    """Within the block, spaces of the env named by --env that are not those of training are wrong arguments."""
+    try:
+        yield
+    except (SpaceError, InvalidAction) as error:
+        if env is None:
+            raise
+        raise ConfigError(f"--env {env} does not fit {path}: {error}") from error
 
 
 ENV_INSTEAD = "; or name the env yourself: --env"

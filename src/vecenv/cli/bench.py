@@ -32,7 +32,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv._util.files import write_file
 from vecenv.cli._contestants import contestants, measure, on_device
 from vecenv.cli._curves import COLOURS
-from vecenv.cli._options import Flag, Optional, Pairs, Screens, pairs, screens
+from vecenv.cli._options import Count, Flag, Optional, Pairs, Screens, pairs, screens
 from vecenv.cli._screen import Screen, new_table, plain, short
 from vecenv.cli._sources import find_env
 from vecenv.engines.recording.episodes import versions
@@ -50,7 +50,7 @@ class Options:
 
     env: tyro.conf.Positional[str] = "CartPole-v1"
     """An id, module:Class or file.py:Class."""
-    sizes: tuple[int, ...] = (16, 256, 4096)
+    sizes: tuple[Count, ...] = (16, 256, 4096)
     """Numbers of envs."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
     """Only contestants whose name contains one of these."""

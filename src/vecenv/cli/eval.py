@@ -11,9 +11,7 @@ Examples:
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +20,9 @@ import tyro
 
 from vecenv.cli._options import Count, CountOrNone, DeviceName, Flag, Optional, Pairs, literal, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import ENV_INSTEAD, Checkpoint, acting, env_of, find_checkpoint, load_policy
+from vecenv.cli._sources import ENV_INSTEAD, acting, env_of, find_checkpoint, fitting, load_policy
 from vecenv.engines.registry import EngineName
-from vecenv.errors import ConfigError, InvalidAction, SpaceError
+from vecenv.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def run(options: Options, screen: Screen) -> int:
         source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust, ENV_INSTEAD)
         trained = load_policy(checkpoint, source, options.trust, options.device)
     limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-    fits = _fits(options.env, checkpoint)
+    fits = fitting(options.env, checkpoint.path)
     with fits, screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
         found = source.evaluate(
             policy, episodes=options.episodes, seeds=options.seeds, scenarios=scenarios, num_envs=options.envs,
@@ -93,17 +91,6 @@ def run(options: Options, screen: Screen) -> int:
     data: Any = json.loads(found.to_json()) if options.json else None
     screen.answer(data if data is None else {**data, "checkpoint": str(checkpoint.path)}, found, *written)
     return 0
-
-
-@contextlib.contextmanager
-def _fits(env: str | None, checkpoint: Checkpoint) -> Iterator[None]:
-    """Within the block, spaces of --env that are not those of training are wrong arguments."""
-    try:
-        yield
-    except (SpaceError, InvalidAction) as error:
-        if env is None:
-            raise
-        raise ConfigError(f"--env {env} does not fit {checkpoint.path}: {error}") from error
 
 
 def _scenarios(given: tuple[str, ...]) -> Any:

@@ -22,7 +22,16 @@ import tyro
 from vecenv.cli._films import check_film, open_film
 from vecenv.cli._options import Count, DeviceName, Flag, NumberOrNone, Optional, Pairs, Screens, Seed, pairs, screens
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import ENV_INSTEAD, acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
+from vecenv.cli._sources import (
+    ENV_INSTEAD,
+    acting,
+    env_of,
+    find_checkpoint,
+    find_env,
+    fitting,
+    load_policy,
+    looks_like_path,
+)
 from vecenv.errors import ConfigError
 
 
@@ -75,6 +84,7 @@ def run(options: Options, screen: Screen) -> int:
     with screen.waiting("loading"):
         from vecenv.cli._playing import play
     with contextlib.ExitStack() as stack:
+        stack.enter_context(fitting(options.env, options.what))
         shown = None if options.terminal else screen.progress("playing", options.episodes, "episodes")
         played = play(
             source,

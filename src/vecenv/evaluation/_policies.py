@@ -18,7 +18,7 @@ import numpy as np
 from vecenv._batch.layout import map_tree
 from vecenv._front.action_masks import action_masks
 from vecenv._util.checks import brief
-from vecenv.errors import ConfigTypeError, InvalidAction
+from vecenv.errors import ConfigTypeError, InvalidAction, SpaceError
 
 _STARTS = ("episode_start", "episode_starts")
 _MASKS = ("action_masks", "action_mask", "mask")
@@ -59,6 +59,7 @@ class Actor:
 
     def __init__(self, policy: Any, envs: gymnasium.vector.VectorEnv, deterministic: bool) -> None:
         policy = _inner(policy)
+        _check_actions(policy, envs.single_action_space)
         self._function, self._layers_first = _function_of(policy, envs)
         names, required = _parameters(self._function)
         self._recurrent = "state" in names or required >= 3
@@ -135,6 +136,19 @@ def _inner(policy: Any) -> Any:
     """The policy inside an algorithm, without its envs and buffers; any other policy unchanged."""
     inner = getattr(policy, "policy", None)
     return inner if callable(getattr(policy, "predict", None)) and callable(getattr(inner, "predict", None)) else policy
+
+
+def _check_actions(policy: Any, space: gymnasium.Space[Any]) -> None:
+    """Raise SpaceError if the policy says that it was trained to choose among other actions."""
+    trained = getattr(policy, "action_space", None)  # policies of vecenv's trainers and of Stable-Baselines3 have it
+    if isinstance(trained, gymnasium.Space) and _choices(trained) != _choices(space):
+        raise SpaceError(f"the policy was trained for the actions {trained}, those of these envs are {space}")
+
+
+def _choices(space: gymnasium.Space[Any]) -> tuple[Any, ...]:
+    """What spaces have in common if a policy for one of them can act in the other: bounds of a Box may differ."""
+    sizes = np.asarray(getattr(space, "nvec", getattr(space, "n", 0))).tolist()
+    return type(space), space.shape, sizes, np.asarray(getattr(space, "start", 0)).tolist()
 
 
 def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callable[..., Any], bool]:

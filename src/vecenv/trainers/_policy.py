@@ -31,6 +31,7 @@ class Policy:
         mask_name: name of the info, or of the part of Dict observations, that held action masks in training; None: no
             masks.
         observation_space: of one env; tells one observation from a batch.
+        action_space: of one env; `evaluate` refuses envs with other actions.
 
     Attributes:
         mask_name: of the info that `evaluate` and `vecenv play` mask actions by; None if observations have the masks.
@@ -45,9 +46,10 @@ class Policy:
         seed: int = 0,
         mask_name: str | None = None,
         observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
     ) -> None:
         self._network, self._normalize = network.eval(), normalize
-        self.observation_space = observation_space
+        self.observation_space, self.action_space = observation_space, action_space
         seen = isinstance(observation_space, spaces.Dict) and mask_name in observation_space.spaces
         self.mask_name, self.mask_key = (None, mask_name) if seen else (mask_name, None)
         self.device = next((part.device for part in network.parameters()), CPU)
@@ -62,8 +64,7 @@ class Policy:
 
     def to(self, device: str | torch.device) -> Policy:
         """A copy of the policy that computes on this device."""
-        network = copy_to(self._network, find_device(device))
-        return Policy(network, self._normalize, self._seed, self.mask_name or self.mask_key, self.observation_space)
+        return Policy(**{**self.__getstate__(), "network": copy_to(self._network, find_device(device))})
 
     def export(self, path: str | Path) -> None:
         """Write the policy as a file that other programs run: ONNX (.onnx) or TorchScript (.pt).
@@ -199,7 +200,8 @@ class Policy:
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}
-        return {**kept, "mask_name": self.mask_name or self.mask_key, "observation_space": self.observation_space}
+        of_envs = {"observation_space": self.observation_space, "action_space": self.action_space}
+        return {**kept, "mask_name": self.mask_name or self.mask_key, **of_envs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)

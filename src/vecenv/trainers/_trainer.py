@@ -237,9 +237,10 @@ class Trainer(Generic[ConfigT]):
     @property
     def policy(self) -> Policy:
         """A copy of the current policy; further training does not change it."""
-        collector = self.collector
-        space, normalize = collector.envs[0].single_observation_space, copy.deepcopy(collector.normalize)
-        return Policy(copy_to(self.acting, self.act_device), normalize, self.seed, collector.mask, space)
+        collector, one = self.collector, self.collector.envs[0]
+        network, normalize = copy_to(self.acting, self.act_device), copy.deepcopy(collector.normalize)
+        of_envs = one.single_observation_space, one.single_action_space
+        return Policy(network, normalize, self.seed, collector.mask, *of_envs)
 
     def close(self) -> None:
         """Close the envs."""
