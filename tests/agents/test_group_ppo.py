@@ -88,6 +88,39 @@ def test_one_group_learns_as_ppo_does() -> None:
     assert torch.equal(*found)
 
 
+class Fails(Pairs):
+    """Raises in the third step of every second episode; the others have ten steps."""
+
+    episodes = 0
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        type(self).episodes += 1
+        self.fails = type(self).episodes % 2 == 0
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        if self.fails and self.time == 2:
+            raise TimeoutError("the server is slow")
+        self.time += 1
+        names = list(self.agents)
+        late = dict.fromkeys(names, self.time >= 10)
+        self.agents = [] if self.time >= 10 else names
+        ones = dict.fromkeys(names, 1.0)
+        return self._show(names), ones, dict.fromkeys(names, False), late, {name: {} for name in names}
+
+
+@pytest.mark.parametrize("cls", [PPO, GroupPPO])
+def test_episodes_that_a_fault_ended_do_not_count_in_the_mean_return(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vecenv._batch.faults._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("vecenv._batch.faults.RESTARTS", 1000)
+    monkeypatch.setattr(Fails, "episodes", 0)
+    with vecenv.make(Fails, 1, engine="sync", autoreset="same-step", on_error="restart", pad=cls is PPO) as envs:
+        trainer = cls(envs, PPOConfig(**CONFIG), seed=0).learn(24 * 12)
+        episodes = trainer.collector.episodes
+        assert episodes.skipped >= 3
+        assert set(episodes.recent) == {(30.0 if cls is GroupPPO else 10.0, 10)}
+
+
 def test_every_group_stores_what_its_agents_saw_and_did() -> None:
     with make() as envs, make() as twin:
         trainer = GroupPPO(envs, PPOConfig(**CONFIG), seed=1)

@@ -338,7 +338,7 @@ def test_all_evaluations_have_the_timeout_of_training(inside, monkeypatch):
         monkeypatch.setattr(f"{module}.evaluate", lambda *what, **how: seen.append(how) or evaluate(*what, **how))
     options = ("--engine", "process", "--timeout", 30, "--steps", 128, "--eval-every", 128, "--eval-episodes", 1)
     inside("train", "tests.cli.cli_envs:Walk", *options, *SMALL)
-    assert [(how["engine"], how["timeout"]) for how in seen] == [("process", 30.0)] * 3, "the first one tries the arguments"
+    assert [(how["engine"], how["timeout"]) for how in seen] == [("process", 30.0)] * 3, "one of them tries the options"
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ale_py"), reason="needs vecenv[atari]")
