@@ -75,7 +75,7 @@ class Run:
         return np.concatenate([np.concatenate(self.shown[row]) for row in rows])
 
 
-_KEYS = ("kind", "message", "phase", "env", "restarts")
+_KEYS = ("kind", "message", "phase", "env", "restarts", "ended")
 
 
 @on_every_engine
@@ -87,7 +87,8 @@ def test_an_error_rebuilds_that_env_alone(engine: str, autoreset: str, where: st
     plain = Run(engine, autoreset)
     if autoreset != "disabled" or where == "step":
         ((_, rows),) = run.faults.items()
-        assert rows[1] == {"kind": "ValueError", "message": "boom in env 1", "phase": where, "env": 1, "restarts": 1}
+        said = {"kind": "ValueError", "message": "boom in env 1", "phase": where}
+        assert rows[1] == {**said, "env": 1, "restarts": 1, "ended": where == "step"}
         assert list(rows) == [1]
     np.testing.assert_array_equal(run.of(0, 2, 3), plain.of(0, 2, 3))
     assert not np.array_equal(run.of(1), plain.of(1))

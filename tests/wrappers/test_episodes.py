@@ -7,10 +7,62 @@ import gymnasium
 import numpy as np
 import pytest
 
+import vecenv
 from tests.wrappers.driving import drive, in_every_case, make
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.wrappers import RecordEpisodeStatistics, RecordResults, TransformReward, load_results
 from vecenv.wrappers._results_file import ResultsFile
+
+
+class FiveSteps(gymnasium.Env):
+    """Episodes of five steps with reward 1. Fails where `faults` says: by number of the object, a step or "reset"."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, faults, made, info=None):
+        made.append(self)
+        self.fault, self.info, self.time = faults.get(len(made)), info or {}, 0
+
+    def reset(self, *, seed=None, options=None):
+        if self.fault == "reset":
+            raise ValueError("cannot begin")
+        self.time = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        if self.time == self.fault:
+            raise ValueError("cannot step")
+        return np.zeros(3, np.float32), 1.0, self.time >= 5, False, self.info
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio"])
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+@pytest.mark.parametrize("faults", [{1: 3}, {1: 3, 2: "reset"}])
+def test_episodes_that_a_fault_ended_are_in_no_queue_even_if_the_next_one_failed_to_begin(engine, mode, faults):
+    made = []
+    with make(engine, lambda: FiveSteps(faults, made), 1, autoreset=mode, on_error="restart") as envs:
+        wrapped = RecordEpisodeStatistics(envs)
+        wrapped.reset(seed=0)
+        for _ in range(9):
+            wrapped.step(np.zeros(1, np.int64))
+        assert (wrapped.episode_count, wrapped.skipped, list(wrapped.return_queue)) == (2, 1, [5.0])
+
+
+@pytest.mark.parametrize("info", [1.0, "motor hot", {"code": 3}, {"ended": 1.0}, {"kind": "friction"}])
+def test_an_info_fault_of_the_envs_own_means_nothing_to_statistics_and_evaluation(info):
+    def build():
+        return FiveSteps({}, [], {"fault": info})
+
+    with make("sync", build, 2) as envs:
+        wrapped = RecordEpisodeStatistics(envs)
+        wrapped.reset(seed=0)
+        for _ in range(5):
+            wrapped.step(np.zeros(2, np.int64))
+        assert (wrapped.skipped, list(wrapped.return_queue)) == (0, [5.0, 5.0])
+    result = vecenv.evaluate(lambda obs: np.zeros(len(obs), np.int64), build, episodes=3, engine="sync")
+    assert result.returns.tolist() == [5.0, 5.0, 5.0]
 
 
 @in_every_case

@@ -128,11 +128,12 @@ class Fault:
         error.elapsed, error.fault_class = self.elapsed, self.fault_class
         return error
 
-    def as_info(self, row: int, restarts: int) -> dict[str, Any]:
-        """The value of `info["fault"]` for a row that was restarted."""
+    def as_info(self, row: int, restarts: int, ended: bool) -> dict[str, Any]:
+        """The value of `info["fault"]` for a row that was restarted; `ended`: the fault has ended an episode."""
         advice = self.error._advice if self.error is not None else ""
         message = self.message.replace(f"; {advice}", "", 1) if advice else self.message
         info = {"kind": self.kind, "message": message, "phase": self.phase, "env": row, "restarts": restarts}
+        info["ended"] = ended
         return info if self.fault_class is None else {**info, "class": self.fault_class}
 
 

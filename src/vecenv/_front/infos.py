@@ -34,15 +34,13 @@ def as_arrays(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> dic
 
 
 def ended_by_fault(infos: Mapping[str, Any]) -> np.ndarray | None:
-    """Which rows have a fault that ended an episode, as a mask; None if none has a fault.
+    """Which rows have a fault that ended an episode (`info["fault"]["ended"]`), as a mask; None if none has a fault.
 
-    A fault of a reset is not one: in "same-step" mode it comes with the end of the episode before, which was sound.
+    An info "fault" of the env's own is none.
     """
-    faulty = infos.get("_fault")
-    if faulty is None:
-        return None
-    phase = infos["fault"].get("phase")
-    return faulty if phase is None else faulty & (phase != "reset") & (phase != "make")
+    fault = infos.get("fault")
+    ended = fault.get("ended") if isinstance(fault, Mapping) else None
+    return infos["_fault"] & ended if isinstance(ended, np.ndarray) and ended.dtype == np.bool_ else None
 
 
 def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list[dict[str, Any]]:

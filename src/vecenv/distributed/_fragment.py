@@ -20,8 +20,8 @@ class Fragment(Rollout):
         env_ids: [N] ids of the envs.
         worker: number of the actor.
         update: number of different weights that had been sent when it was collected.
-        faults: one dict per env that was built again, with `step`, `env`, `kind`, `message`, `phase`, `restarts`. At
-            that step the env's episode is truncated, with reward 0 and its last observation.
+        faults: one dict per env that was built again, with `step` and the entries of `info["fault"]`. At that step the
+            env's episode is truncated, with reward 0 and its last observation.
     """
 
     first_obs: Any

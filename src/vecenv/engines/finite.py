@@ -267,7 +267,8 @@ class FiniteCheck(Decorator):
         if self.note is not None:
             self.note(error)
         fault = Fault(error.phase or "step", type(error).__name__, str(error), "", None)
-        reported = {**fault.as_info(row, int(batch.restarts[row])), "field": finding.name}
+        ended = not finding.first and int(batch.op[row]) != int(Op.RESET)
+        reported = {**fault.as_info(row, int(batch.restarts[row]), ended), "field": finding.name}
         if error.recording is not None:
             reported["recording"] = error.recording
         rolled = bool(batch.terminated[row] or batch.truncated[row])

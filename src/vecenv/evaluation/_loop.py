@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.layout import Layout
+from vecenv._front.infos import ended_by_fault
 from vecenv._front.step import Step
 from vecenv.errors import InvalidAction, NotFiniteError, RestartLimit
 from vecenv.evaluation._background import Progress
@@ -134,7 +135,7 @@ class Loop:
                 fault = step.infos["fault"]
                 raise RestartLimit(
                     f"the episode with seed {self._jobs.episode_seed[job]} failed {_MOST_FAILURES} times, last by "
-                    f"{fault['kind'][position]}: {fault['message'][position]}; use other seeds, or mend the env",
+                    f"{fault['kind'][position]}: {fault['message'][position]}; use other seeds, or fix the env",
                     row=row,
                 )
 
@@ -166,7 +167,7 @@ class Loop:
 
 def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which of these episodes must run again because their env was restarted, and which ended with NaN or infinity."""
-    faulty = step.infos.get("_fault")
+    faulty = ended_by_fault(step.infos)
     if faulty is None:
         return np.zeros(len(positions), np.bool_), np.zeros(len(positions), np.bool_)
     not_finite = faulty & (step.infos["fault"]["kind"] == NotFiniteError.__name__)

@@ -121,7 +121,7 @@ class FrontVecEnv(VecEnv):
             self.reset_infos[row] = infos[row]
             infos[row] = final_infos[row] if final_infos else {}
             fault = self.reset_infos[row].get("fault")
-            if isinstance(fault, dict) and fault.get("phase") not in ("reset", "make"):  # it ended the episode
+            if isinstance(fault, dict) and fault.get("ended"):
                 infos[row]["fault"] = fault
             infos[row]["terminal_observation"] = self._final(step.final_obs, row)
         cut_off = (step.truncated & ~step.terminated).tolist()

@@ -303,7 +303,7 @@ class AwaitedRows:
             except Raised as raised:
                 fault = self._fault(row, raised.error, raised.phase or "reset", _NOTHING, _clock())
                 continue
-            report_restart(batch, row, self._origin + row, fault, info, final_info)
+            report_restart(batch, row, self._origin + row, fault, info, final_info, ended)
             if op == _RESET:
                 self._note_begin(row)
             return

@@ -37,7 +37,13 @@ def seed_restart(batch: Batch, row: int, env: int) -> None:
 
 
 def report_restart(
-    batch: Batch, row: int, env: int, fault: Fault, info: dict[str, Any], final_info: dict[str, Any] | None = None
+    batch: Batch,
+    row: int,
+    env: int,
+    fault: Fault,
+    info: dict[str, Any],
+    final_info: dict[str, Any] | None = None,
+    ended_before: bool = False,
 ) -> None:
     """Write the infos of a row whose env was built again: `info["fault"]` says why.
 
@@ -45,8 +51,10 @@ def report_restart(
         env: index of the row among all envs.
         info: the info that belongs to `obs`.
         final_info: the info of the step that ended the episode before, if a ROLL has ended one.
+        ended_before: a ROLL has ended an episode, and the next one could not begin.
     """
-    ended = (final_info or {}) if batch.op[row] == _ROLL else None
-    fault_info = fault.as_info(env, int(batch.restarts[row]))
+    op = int(batch.op[row])
+    fault_info = fault.as_info(env, int(batch.restarts[row]), ended=op != _RESET and not ended_before)
     cause = fault if batch.start_kind[row] else None
+    ended = (final_info or {}) if op == _ROLL else None
     batch.mail[row] = Mail({**info, "fault": fault_info}, final_info=ended, cause=cause)

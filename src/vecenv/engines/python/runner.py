@@ -416,7 +416,7 @@ class RowRunner(Episodes):
             self._absent = [absent for absent in self._absent if absent != row]
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
-        report_restart(batch, row, self._named + row, fault, info, final_info)
+        report_restart(batch, row, self._named + row, fault, info, final_info, ended_before)
         if not ended_before:
             (self._resets if op == _RESET else self._end_after).append(row)
 
