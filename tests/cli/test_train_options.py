@@ -263,8 +263,8 @@ def test_an_env_whose_spaces_do_not_fit_is_a_wrong_argument(inside, trained):
 def test_the_best_agent_of_evaluations_is_kept(inside, tmp_path):
     inside("train", "CartPole-v1", "--name", "b", "--steps", 512, "--eval-every", 256, "--eval-episodes", 2, *SMALL)
     best, last = PPO.load(tmp_path / "runs/b/best.npz"), PPO.load(tmp_path / "runs/b/checkpoints/step-512.npz")
-    assert [steps for steps, _ in last.evaluations] == [256, 512]
-    assert best.evaluations[-1][1] == max(mean for _, mean in last.evaluations)
+    assert [steps for steps, _ in last.evaluations["eval"]] == [256, 512]
+    assert best.evaluations["eval"][-1][1] == max(mean for _, mean in last.evaluations["eval"])
     inside("eval", "runs/b/best.npz", "--episodes", 2)
 
 

@@ -1257,7 +1257,7 @@ TRAINERS = (
         breaks="Training that continues knows the best evaluation before it.",
         mechanism="trainers",
         file="trainers/_trainer.py",
-        old='[(int(steps), float(mean)) for steps, mean in state["evaluations"]]',
+        old="[(int(steps), float(mean)) for steps, mean in points]",
         new="[]",
         near=("trainers/test_own_parts.py",),
     ),

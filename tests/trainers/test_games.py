@@ -88,7 +88,7 @@ def test_a_periodic_evaluation_sees_the_game_that_the_trainer_sees(given, expect
         raise Asked(envs, options)
 
     monkeypatch.setattr("vecenv.trainers._evaluation.evaluate", evaluate)
-    trainer = SimpleNamespace(collector=SimpleNamespace(env_id=PONG), policy=None, evaluations=[])
+    trainer = SimpleNamespace(collector=SimpleNamespace(env_id=PONG), policy=None, evaluations={})
     with pytest.raises(Asked) as asked:
         PeriodicEvaluation(1, episodes=3, **given)(SimpleNamespace(trainer=trainer, steps=1, total_steps=1))
     assert asked.value.args == (PONG, {"episodes": 3, "preprocessing": expected})

@@ -1,12 +1,15 @@
 """What users bring: networks, optimizers, schedules, callbacks, loggers, trainers of their own; and wrong arguments."""
 
 import csv
+import errno
 import functools
 import time
 from collections import deque
 from contextlib import closing
-from dataclasses import InitVar, dataclass
-from typing import Any
+from dataclasses import InitVar, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -270,7 +273,7 @@ def test_the_best_agent_is_kept_and_a_training_that_goes_on_knows_it(tmp_path, m
     monkeypatch.setattr("vecenv.trainers._evaluation.evaluate", stub)
     best, config = tmp_path / "best.npz", PPOConfig(**SMALL)
     trainer = PPO("CartPole-v1", config, seed=0).learn(320, PeriodicEvaluation(100, best=best))
-    assert trainer.evaluations == [(128, 5.0), (256, 9.0), (320, 7.0)]
+    assert trainer.evaluations == {"eval": [(128, 5.0), (256, 9.0), (320, 7.0)]}
     assert PPO.load(best).steps == 256
     trainer.save(tmp_path / "last.npz")
     PPO.load(tmp_path / "last.npz").learn(448, PeriodicEvaluation(100, best=best))
@@ -284,7 +287,7 @@ def test_evaluations_are_those_of_evaluate(tmp_path):
     evaluation = PeriodicEvaluation(100, episodes=3)
     trainer.learn(128, evaluation, loggers=logger)
     expected = vecenv.evaluate(trainer.policy, "CartPole-v1", episodes=3)
-    assert trainer.evaluations == [(128, expected.summary[0].mean)]
+    assert trainer.evaluations == {"eval": [(128, expected.summary[0].mean)]}
     np.testing.assert_array_equal(evaluation.result.returns, expected.returns)
     assert points[-1] == {
         "eval/mean_reward": expected.summary[0].mean,
@@ -315,6 +318,69 @@ def test_wrong_arguments_of_periodic_evaluations_are_errors_before_the_first_ste
     with pytest.raises(Exception, match=message):
         trainer.learn(10_000, PeriodicEvaluation(10_000, envs, **options))
     assert trainer.steps == 0
+
+
+def test_two_evaluations_have_a_schedule_and_a_best_agent_each(tmp_path):
+    first = PeriodicEvaluation(128, episodes=2, best=tmp_path / "a.npz")
+    second = PeriodicEvaluation(192, episodes=2, seeds=[5], name="test", best=tmp_path / "b.npz")
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0).learn(384, [first, second])
+    assert {name: [steps for steps, _ in points] for name, points in trainer.evaluations.items()} == {
+        "eval": [128, 256, 384],
+        "test": [192, 384],
+    }
+    for file, name in (("a.npz", "eval"), ("b.npz", "test")):
+        points = PPO.load(tmp_path / file).evaluations[name]
+        assert points == trainer.evaluations[name][: len(points)]
+        assert points[-1][1] == max(mean for _, mean in trainer.evaluations[name])
+    with pytest.raises(ConfigError, match="need names of their own"):
+        trainer.learn(512, [first, PeriodicEvaluation(100)])
+
+
+@pytest.mark.parametrize("no", [False, np.False_])
+def test_a_callback_that_returns_false_stops_training_and_no_other_answer_does(no):
+    def trained(answer):
+        return PPO("CartPole-v1", PPOConfig(**SMALL)).learn(256, lambda progress: answer).steps
+
+    assert trained(no) == 64
+    assert [trained(answer) for answer in (None, 0, np.True_)] == [256] * 3
+
+
+def curve_of(path, *points):
+    logger = CSV(path)
+    for step, scalars in points:
+        logger.write(step, scalars)
+    logger.close()
+    return path.read_text()
+
+
+def test_a_csv_goes_on_after_an_empty_or_a_torn_file_and_refuses_another_table(tmp_path):
+    path = tmp_path / "curve.csv"
+    path.touch()
+    assert curve_of(path, (5, {"a": 1.0})) == "step,a\n5,1.0\n"
+    path.write_text("step,a\n1,2\n2,3")
+    assert curve_of(path, (5, {"a": 1.0})) == "step,a\n1,2\n5,1.0\n"
+    for other in ("a,b\n1,2\n", "hello"):
+        path.write_text(other)
+        with pytest.raises(ConfigError, match="no table of CSV"):
+            CSV(path)
+        assert path.read_text() == other
+
+
+def test_a_csv_on_a_full_disk_warns_once_and_training_goes_on(tmp_path, monkeypatch):
+    logger, full = CSV(tmp_path / "curve.csv"), OSError(errno.ENOSPC, "No space left on device")
+
+    def fails(*args):
+        raise full
+
+    monkeypatch.setattr("vecenv.trainers.loggers.append", fails)
+    monkeypatch.setattr("vecenv.trainers.loggers.write_file", fails)
+    with pytest.warns(RuntimeWarning, match=r"curve.csv cannot be written \(No space left on device\)") as said:
+        [logger.write(step, {"a": 1.0}) for step in (1, 2)]
+    assert len(said) == 1
+    monkeypatch.undo()
+    logger.write(3, {"a": 3.0})
+    logger.close()
+    assert (tmp_path / "curve.csv").read_text() == "step,a\n3,3.0\n"
 
 
 # --- trainers of your own --------------------------------------------------------------------------------------------
@@ -379,6 +445,9 @@ def test_trainers_of_your_own_save_and_load(tmp_path):
         ),
         (lambda: SACConfig(entropy=float("inf")), "entropy must be positive and finite, got inf"),
         (lambda: SACConfig(target_entropy=-float("inf")), "target_entropy must be finite, got -inf"),
+        (lambda: PPOConfig(torch_threads=100_000), "torch_threads must be from 1 to 1024"),
+        (lambda: PPOConfig(num_envs=np.array([1.0])), "num_envs must be an int, got"),
+        (lambda: SACConfig(updates_per_step=float("inf")), "updates_per_step must be at least 0 and finite"),
         (lambda: PPOConfig(gamma=2), "gamma must be from 0 to 1, got 2"),
         (lambda: PPOConfig(gamma=float("nan")), "gamma must be from 0 to 1, got nan"),
         (lambda: PPOConfig(hidden=(64, 0)), "hidden must be at least 1, got 0"),
@@ -463,6 +532,8 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
         (lambda: PPO(env), "trains on a vector env, got the env TimeLimit"),
         (lambda: PPO(lambda: env), "envs must be an env id, a vector env or a list"),
         (lambda: PPO([]), "envs must be an env id"),
+        (lambda: PPO(["CartPole-v1"] * 2), r"a list must be of vector envs.* write PPO\('CartPole-v1'\)"),
+        (lambda: PPO("CartPole-v1", device="xpu"), 'device must be "auto", "cpu", "cuda" or "mps", got \'xpu\''),
         (lambda: PPO("CartPole-v1", {"gamma": 0.9}), r"config must be PPOConfig\(...\), got dict"),
         (lambda: PPO("CartPole-v1", SACConfig()), r"config must be PPOConfig\(...\), got SACConfig"),
         (lambda: PPO("CartPole-v1", seed=-1), "seed must be an int of at least 0"),
@@ -491,6 +562,83 @@ def test_calls_of_learn_as_in_other_libraries_say_what_to_write():
             call()
         assert isinstance(refused.value, ConfigError)
     assert trainer.steps == 0
+
+
+@dataclass(frozen=True)
+class OwnTypes(PPOConfig):
+    betas: tuple[float, float] = (0.9, 0.999)
+    kind: Literal["a", "b"] | None = None
+    extra: dict[str, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    folder: Path | None = None
+
+
+def test_settings_of_own_trainers_may_have_types_of_their_own():
+    given = {"betas": [0.5, 1], "kind": "b", "extra": {"x": 1}, "names": ("a", "b"), "folder": Path("x")}
+    config = OwnTypes(**given)
+    assert (config.betas, config.kind, config.names) == ((0.5, 1), "b", ("a", "b"))
+    assert (config.extra, config.folder) == ({"x": 1}, Path("x"))
+    assert OwnTypes().kind is None
+    for wrong, message in (
+        ({"betas": (1.0,)}, "betas must have 2 values"),
+        ({"betas": ("a", 1.0)}, r"betas\[0\] must be a number"),
+        ({"kind": "c"}, "kind must be one of 'a', 'b'"),
+        ({"names": (1,)}, r"names\[0\] must be text"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            OwnTypes(**wrong)
+
+
+class Frozen(nn.Module):
+    """A layer that was trained elsewhere, dropout and heads; works for every trainer."""
+
+    def __init__(self, space, outputs, normalization=False):
+        super().__init__()
+        self.body = nn.Linear(space.shape[0], 32).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(32) if normalization else nn.Dropout(0.1)
+        self.head, self.value = nn.Linear(32, outputs), nn.Linear(32, 1)
+
+    def forward(self, obs, memory, began):
+        features = self.norm(self.body(obs).tanh())
+        return self.head(features), self.value(features).squeeze(-1), None
+
+
+@pytest.mark.parametrize("normalization", [False, True])
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda **parts: PPO("CartPole-v1", PPOConfig(**SMALL), seed=1, **parts), 128),
+        (lambda **parts: DQN("CartPole-v1", DQNConfig(warmup=40, minibatch=8, report=60), seed=1, **parts), 120),
+        (lambda **parts: SAC("Pendulum-v1", SACConfig(warmup=40, minibatch=8, report=60), seed=1, **parts), 120),
+    ],
+    ids=["PPO", "DQN", "SAC"],
+)
+def test_training_with_frozen_layers_dropout_or_batch_norm_goes_on_bit_for_bit(tmp_path, make, count, normalization):
+    network = partial(Frozen, normalization=normalization)
+    whole = make(network=network).learn(count)
+    torch.rand(7)  # what the program draws elsewhere does not matter
+    state = torch.get_rng_state()
+    half = make(network=network).learn(count, lambda progress: False)
+    assert half.steps < count
+    half.save(tmp_path / "half.npz")
+    again = type(half).load(tmp_path / "half.npz", network=network)
+    obs = np.ones((3, *half.collector.observation_space.shape), np.float32)
+    np.testing.assert_array_equal(again.policy(obs), half.policy(obs))
+    again.learn(count)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in whole.network.state_dict().items():
+        assert torch.equal(again.network.state_dict()[name], value), name
+
+
+def test_a_checkpoint_is_loaded_with_the_optimizer_it_was_made_with(tmp_path):
+    own, plain = tmp_path / "own.npz", tmp_path / "plain.npz"
+    PPO("CartPole-v1", PPOConfig(**SMALL), optimizer=torch.optim.AdamW).learn(64).save(own)
+    PPO("CartPole-v1", PPOConfig(**SMALL)).learn(64).save(plain)
+    PPO.load(own, optimizer=torch.optim.AdamW).learn(128)
+    with pytest.raises(ConfigError, match="was trained with optimizer 'AdamW', whose state does not fit 'SGD'"):
+        PPO.load(own, optimizer=torch.optim.SGD)
+    with pytest.raises(ConfigError, match="with the trainer's own optimizer, whose state does not fit 'SGD'"):
+        PPO.load(plain, optimizer=torch.optim.SGD)
 
 
 class Constant(nn.Module):

@@ -115,6 +115,10 @@ def check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any)
         isinstance(one, (str, gymnasium.vector.VectorEnv, MultiAgentVectorEnv)) for one in several
     ):
         raise ConfigTypeError(f"envs must be an env id, a vector env or a list of vector envs, got {brief(envs)}")
+    if several is envs and any(isinstance(one, str) for one in several):
+        raise ConfigTypeError(
+            f"a list must be of vector envs, got {brief(envs)}; write {name}({several[0]!r:.40}) to train on an id"
+        )
     if config is not None and not isinstance(config, cls.Config):
         raise ConfigTypeError(
             f"config must be {usual}(...), got {brief(config)}; write {name}(envs, {usual}(learning_rate=1e-3))"

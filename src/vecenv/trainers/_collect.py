@@ -86,12 +86,16 @@ class Collector:
         counts = [env.num_envs for env in self.envs]
         self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
         self.num_envs = sum(counts)
+        for env in self.envs[1:]:
+            _check_alike(self.envs[0], env)
         self.num_agents = self.envs[0].num_slots if isinstance(self.envs[0], FlatVectorEnv) else 1
         """Rows of each env: how many agents it has."""
         self.observation_space = self.envs[0].single_observation_space
         self.action_space = self.envs[0].single_action_space
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
+        if mask is not None and isinstance(self.action_space, gymnasium.spaces.Box):
+            raise ConfigError(f"mask={mask!r} is for actions that are choices, these are {self.action_space}")
         self._clip, self.mask, self.masks = clip, mask, {}
         self.mask_width: int | None = None
         """How many entries a mask must have; None: any number."""
@@ -248,6 +252,14 @@ def tensor_env_of(envs: Any) -> Any:
     if found[0].metadata.get("autoreset_mode", AutoresetMode.SAME_STEP) != AutoresetMode.SAME_STEP:
         raise ConfigError('envs on a device must be made with autoreset="same-step" to be trained on')
     return found[0]
+
+
+def _check_alike(envs: Any, others: Any) -> None:
+    """Raise ConfigError unless two groups have the same spaces."""
+    for name in ("single_observation_space", "single_action_space"):
+        first, second = getattr(envs, name), getattr(others, name)
+        if first != second:
+            raise ConfigError(f"all groups must have the same spaces, got {first} and {second}")
 
 
 def _flat(envs: MultiAgentVectorEnv) -> FlatVectorEnv:

@@ -36,6 +36,8 @@ def find_device(name: str | torch.device) -> torch.device:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise ConfigError(f'device must be "auto", "cpu", "cuda" or "mps", got {name!r:.80}') from error
+    if device.type not in ("cpu", "cuda", "mps", "meta"):
+        raise ConfigError(f'device must be "auto", "cpu", "cuda" or "mps", got {name!r:.80}')
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}.get(device.type, lambda: True)()
     if not there:
         raise ConfigError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vecenv._util.checks import positive_int
+from vecenv._util.checks import brief, positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation import evaluate
 from vecenv.presets import make_options_for
@@ -18,14 +18,15 @@ from vecenv.trainers._progress import Progress
 class PeriodicEvaluation:
     """A callback of `learn` that evaluates the policy at regular intervals, and keeps the best agent.
 
-    Mean returns are appended to `trainer.evaluations`, which checkpoints contain, so that a training that continues
-    knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length". Before it trains, `learn` makes
-    the envs once, resets them and closes them, so that wrong arguments are noticed then.
+    Mean returns are appended to `trainer.evaluations[name]`, which checkpoints contain, so that a training that
+    continues knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length". Before it trains, `learn`
+    makes the envs once, resets them and closes them, so that wrong arguments are noticed then.
 
     Args:
         every: steps between two evaluations; there is one at the end of training too.
         envs: what `vecenv.evaluate` takes; default: the id that the trainer was made with.
         episodes: number of episodes of each evaluation; always the same ones.
+        name: what its results are called in `trainer.evaluations` and in the curves; several need names of their own.
         best: path of the checkpoint that is written when an evaluation is the best so far; None writes none.
         options: further arguments of `vecenv.evaluate`, such as `seeds` or `engine`.
 
@@ -35,9 +36,19 @@ class PeriodicEvaluation:
     """
 
     def __init__(
-        self, every: int, envs: Any = None, *, episodes: int = 20, best: str | Path | None = None, **options: Any
+        self,
+        every: int,
+        envs: Any = None,
+        *,
+        episodes: int = 20,
+        name: str = "eval",
+        best: str | Path | None = None,
+        **options: Any,
     ) -> None:
         self.every, self.episodes = positive_int("every", every), positive_int("episodes", episodes)
+        if not isinstance(name, str) or not name:
+            raise ConfigTypeError(f"name must be text, got {brief(name)}")
+        self.name = name
         self.envs, self.best = envs, None if best is None else Path(best)
         if self.best is not None and not self.best.parent.is_dir():
             raise ConfigError(f"best={str(best)!r} cannot be written: there is no directory {self.best.parent}")
@@ -50,16 +61,17 @@ class PeriodicEvaluation:
     def __call__(self, progress: Progress) -> None:
         """Evaluate if it is time."""
         trainer = progress.trainer
-        last = trainer.evaluations[-1][0] if trainer.evaluations else 0
+        points = trainer.evaluations.setdefault(self.name, [])
+        last = points[-1][0] if points else 0
         if progress.steps - last < self.every and progress.steps < progress.total_steps:
             return
         envs, options = self._envs_of(trainer)
         started = time.perf_counter()
         self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **options)
         row = self.result.summary[0]
-        best_so_far = max((mean for _, mean in trainer.evaluations), default=None)
-        trainer.evaluations.append((progress.steps, float(row.mean)))
-        trainer.log({"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
+        best_so_far = max((mean for _, mean in points), default=None)
+        points.append((progress.steps, float(row.mean)))
+        trainer.log({f"{self.name}/mean_reward": row.mean, f"{self.name}/mean_ep_length": row.length})
         if self.best is not None and (best_so_far is None or row.mean > best_so_far):
             trainer.save(self.best)
         self.seconds += time.perf_counter() - started

@@ -51,6 +51,7 @@ class OffPolicyTrainer(Trainer[ConfigT]):
     def _learn(self, total_steps: int, clock: Clock, report: Callable[[], bool]) -> None:
         config: Any = self.config
         reported = self.steps
+        self.network.eval()
         with torch_threads(config.torch_threads, config.minibatch * max(config.hidden, default=1) ** 2 // 16):
             if self._obs is None:
                 self.buffer.cut()

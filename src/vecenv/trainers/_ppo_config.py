@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from vecenv.trainers._settings import COUNT, FINITE, LIMIT, NOT_NEGATIVE, SHARE, Schedule, Settings
+from vecenv.trainers._settings import COUNT, FINITE, LIMIT, NOT_NEGATIVE, SHARE, THREADS, Schedule, Settings
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PPOConfig(Settings):
         **dict.fromkeys(("minibatch", "learning_rate", "clip_range", "entropy", "value_weight", "lstm"), NOT_NEGATIVE),
         **dict.fromkeys(("gamma", "lam"), SHARE),
         **dict.fromkeys(("max_grad_norm", "target_kl", "clip_value"), LIMIT),
-        "torch_threads": COUNT, "log_std": FINITE,
+        "torch_threads": THREADS, "log_std": FINITE,
     }  # fmt: skip
 
 

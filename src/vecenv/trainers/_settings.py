@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -30,6 +31,7 @@ POSITIVE = (_SMALLEST, _LARGEST)
 NOT_NEGATIVE = (0, _LARGEST)
 FINITE = (-_LARGEST, _LARGEST)
 SHARE = (0, 1)
+THREADS = (1, 1024)
 
 OTHER_NAMES = {
     "n_steps": "rollout_steps", "batch_size": "minibatch", "n_epochs": "epochs", "gae_lambda": "lam",
@@ -150,16 +152,24 @@ def _kinds(hint: Any) -> tuple[Any, ...]:
 def _fitting(name: str, value: Any, hint: Any) -> Any:
     """The value as the type that the hint asks for; NumPy's numbers become Python's. Raises ConfigTypeError."""
     kinds = _kinds(hint)
+    if value is None and type(None) in kinds:
+        return None
     for kind in kinds:
         if typing.get_origin(kind) is Literal:
             if value in typing.get_args(kind):
                 return value
             names = ", ".join(map(repr, typing.get_args(kind)))
             raise ConfigError(f"{name} must be one of {names}, got {value!r:.80}")
-    if value is None and type(None) in kinds:
-        return None
-    if any(typing.get_origin(kind) is tuple for kind in kinds) and isinstance(value, (tuple, list)):
-        return tuple(_fitting(f"{name}[{place}]", item, int) for place, item in enumerate(value))
+    several = next((kind for kind in kinds if typing.get_origin(kind) is tuple), None)
+    if several is not None and isinstance(value, (tuple, list)):
+        items = typing.get_args(several)
+        hints = [items[0]] * len(value) if items[-1] is Ellipsis else list(items)
+        if len(hints) != len(value):
+            raise ConfigError(f"{name} must have {len(hints)} values, got {brief(value)}")
+        parts = enumerate(zip(value, hints, strict=True))
+        return tuple(_fitting(f"{name}[{place}]", item, own) for place, (item, own) in parts)
+    if any(kind not in _CHECKED and typing.get_origin(kind) is not tuple for kind in kinds):
+        return value  # a type that only a subclass knows
     if Schedule in kinds and callable(value):
         return value
     for kind in (bool, str):
@@ -167,10 +177,14 @@ def _fitting(name: str, value: Any, hint: Any) -> Any:
             return value
     if not isinstance(value, bool):
         if int in kinds and isinstance(value, SupportsIndex):
-            return operator.index(value)
+            with contextlib.suppress(TypeError):  # an array that is no whole number
+                return operator.index(value)
         if float in kinds and isinstance(value, Real):
             return float(value) if not isinstance(value, int) else value
     raise ConfigTypeError(f"{name} must be {_type_words(kinds)}, got {brief(value)}")
+
+
+_CHECKED = (int, float, bool, str, type(None), Schedule)
 
 
 def _type_words(kinds: tuple[Any, ...]) -> str:

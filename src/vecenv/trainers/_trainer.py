@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
 import torch
 from gymnasium.vector.utils import create_empty_array
 
@@ -57,7 +59,7 @@ class Trainer(Generic[ConfigT]):
         collector: steps the envs.
         steps: steps of all envs together so far.
         updates: gradient steps so far.
-        evaluations: steps and mean return of the evaluations so far; see `PeriodicEvaluation`.
+        evaluations: steps and mean return of the evaluations so far, by name; see `PeriodicEvaluation`.
     """
 
     Config: type[ConfigT]
@@ -100,13 +102,14 @@ class Trainer(Generic[ConfigT]):
         self.generator = generator_for(CPU, seed)
         self._generators = {"cpu": self.generator}
         self.steps = self.updates = 0
-        self.evaluations: list[tuple[int, float]] = []
+        self.evaluations: dict[str, list[tuple[int, float]]] = {}
         self._losses: dict[str, Any] = {}
         self._loggers: Sequence[Logger] = ()
         try:
             with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
                 torch.manual_seed(seed)
                 self._build()
+                self._torch_state: torch.Tensor | None = torch.get_rng_state()
             self._act_on(self.act_device)
         except BaseException:
             if isinstance(envs, str):
@@ -151,9 +154,11 @@ class Trainer(Generic[ConfigT]):
                 raise ConfigTypeError(
                     f"a logger must be an object with write(step, scalars) and close(), got {brief(logger)}"
                 )
-        for callback in callbacks:
-            if isinstance(callback, PeriodicEvaluation):
-                callback.check(self)
+        evaluations = [callback for callback in callbacks if isinstance(callback, PeriodicEvaluation)]
+        if len({each.name for each in evaluations}) < len(evaluations):
+            raise ConfigError('evaluations need names of their own: PeriodicEvaluation(every, envs, name="test")')
+        for evaluation in evaluations:
+            evaluation.check(self)
         clock, steps_before = Clock(), self.steps
 
         def report() -> bool:
@@ -161,16 +166,31 @@ class Trainer(Generic[ConfigT]):
             losses = {name: float(host(loss)) for name, loss in self._losses.items()}
             progress = clock.progress(self, steps_before, total_steps, losses)
             self.log(progress.scalars)
-            stops = [callback(progress) is False for callback in callbacks]  # all are called
-            return not any(stops)
+            answers = [callback(progress) for callback in callbacks]  # all are called
+            return not any(isinstance(answer, (bool, np.bool_)) and not answer for answer in answers)
 
         try:
             if self._measure:
                 self._measure_acting()
-            self._learn(total_steps, clock, report)
+            with self._own_random_numbers():
+                self._learn(total_steps, clock, report)
         finally:
             self._loggers = ()
         return self
+
+    @contextlib.contextmanager
+    def _own_random_numbers(self) -> Iterator[None]:
+        """Within the block, torch's random numbers on the CPU, which a user's network may draw, are the trainer's."""
+        if self._own["network"] is None or self._torch_state is None:  # or it is called by a callback of itself
+            yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._torch_state)
+            self._torch_state = None
+            try:
+                yield
+            finally:
+                self._torch_state = torch.get_rng_state()
 
     def log(self, scalars: Mapping[str, float]) -> None:
         """Write scalars at the current step to the loggers of `learn`; NaN is left out. For callbacks."""
@@ -264,6 +284,7 @@ class Trainer(Generic[ConfigT]):
                 "steps": self.steps,
                 "updates": self.updates,
                 "generators": {name: generator.get_state() for name, generator in self._generators.items()},
+                "torch_state": torch.get_rng_state() if self._torch_state is None else self._torch_state,
                 "collector": self.collector.state_dict(),
                 "evaluations": self.evaluations,
                 "own": self.state_dict(),
@@ -300,6 +321,10 @@ class Trainer(Generic[ConfigT]):
                     f"{path} was trained with {name!s:.40} {made_with!r:.80}, which files do not store; pass it again: "
                     f"{cls.__name__}.load(path, {name!s:.40}=...)"
                 )
+        optimizer, made_with = options.get("optimizer"), state["made_with"].get("optimizer")
+        if optimizer is not None and _name_of(optimizer) != made_with:
+            usual = "the trainer's own optimizer" if made_with is None else f"optimizer {made_with!r:.80}"
+            raise ConfigError(f"{path} was trained with {usual}, whose state does not fit {_name_of(optimizer)!r:.80}")
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
             rows = len(state["collector"]["episodes"]["totals"])  # several of an env with several agents
@@ -354,12 +379,16 @@ class Trainer(Generic[ConfigT]):
         before = self.collector.state_dict()
         try:
             self.steps, self.updates = state["steps"], state["updates"]
-            self.evaluations = [(int(steps), float(mean)) for steps, mean in state["evaluations"]]
+            self.evaluations = {
+                str(name): [(int(steps), float(mean)) for steps, mean in points]
+                for name, points in state["evaluations"].items()
+            }
             same_envs = self.collector.load_state_dict(state["collector"])
             self.load_state_dict(state["own"], same_envs)
             for name, own in state["generators"].items():
                 if name in ("cpu", self.device.type):  # else it was trained on a device that is not used now
                     self.generator_on(torch.device(name)).set_state(tensors(own))
+            self._torch_state = tensors(state["torch_state"])
             self.refresh_acting()
         except BaseException:
             self.collector.load_state_dict(before)
@@ -393,8 +422,9 @@ _PARTS: dict[str, Any] = {
     "own": dict,
     "functions": list,
     "made_with": dict,
-    "evaluations": list,
+    "evaluations": dict,
     "generators": dict,
+    "torch_state": np.ndarray,
 }
 
 

@@ -20,7 +20,7 @@ from vecenv.trainers._distributions import Choices
 from vecenv.trainers._networks import Encoder, Stacks, orthogonal
 from vecenv.trainers._off_policy import OffPolicyTrainer
 from vecenv.trainers._optimizer import Flat, optimizer_for
-from vecenv.trainers._settings import COUNT, LIMIT, NOT_NEGATIVE, SHARE, Schedule, Settings
+from vecenv.trainers._settings import COUNT, LIMIT, NOT_NEGATIVE, SHARE, THREADS, Schedule, Settings
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class DQNConfig(Settings):
 
     ranges: ClassVar = {
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features"), COUNT),
-        **dict.fromkeys(("report", "target_every", "stack", "torch_threads"), COUNT),
+        **dict.fromkeys(("report", "target_every", "stack"), COUNT),
         **dict.fromkeys(("warmup", "updates_per_step", "learning_rate", "priority"), NOT_NEGATIVE),
         **dict.fromkeys(("gamma", "tau", "beta", "exploration", "exploration_share", "final_exploration"), SHARE),
-        "max_grad_norm": LIMIT,
+        "max_grad_norm": LIMIT, "torch_threads": THREADS,
     }  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.extras import load_extra
 from vecenv._util.files import append, open_text, write_file
 from vecenv._util.warn import warn_user
-from vecenv.errors import MissingExtra
+from vecenv.errors import ConfigError, MissingExtra
 
 
 @runtime_checkable
@@ -96,31 +96,48 @@ class CSV:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._names: list[str] = ["step"]
-        if self.path.exists():
-            with open_text(self.path, newline="") as lines:
-                self._names = next(csv.reader(lines), self._names)
+        self._warned = False
+        if self.path.exists() and self.path.stat().st_size:
+            self._continue()
         else:
             write_file(self.path, _line(self._names))
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  # open until close()
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
         """Add a line."""
-        new = [name for name in scalars if name not in self._names]
-        if new:
-            self._add_columns(new)
         row = {"step": step, **scalars}
-        append(self._file, _line([row.get(name, "") for name in self._names]).encode())
+        try:
+            self._add_columns([name for name in row if name not in self._names])
+            append(self._file, _line([row.get(name, "") for name in self._names]).encode())
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                warn_user(f"{self.path} cannot be written ({error.strerror}): lines are left out until it can")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
+    def _continue(self) -> None:
+        """Read the names of an existing file; a line that was cut off, as by a crash, is removed."""
+        with open_text(self.path, newline="") as file:
+            text = file.read()
+        whole = text[: text.rfind("\n") + 1]
+        self._names = next(csv.reader(io.StringIO(whole, newline="")), [])
+        if "step" not in self._names:
+            raise ConfigError(f'{self.path} is no table of CSV: its first line has no "step"; choose another file')
+        if whole != text:
+            write_file(self.path, whole)
+
     def _add_columns(self, new: list[str]) -> None:
+        if not new:
+            return
         with open_text(self.path, newline="") as lines:
             _, *rows = csv.reader(lines)
-        self._names += new
-        rows = [[*row, *[""] * (len(self._names) - len(row))] for row in rows]
-        write_file(self.path, "".join(map(_line, [self._names, *rows])))
+        names = [*self._names, *new]
+        rows = [[*row, *[""] * (len(names) - len(row))] for row in rows]
+        write_file(self.path, "".join(map(_line, [names, *rows])))
+        self._names = names
         self._file.close()
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  # open until close()
 

@@ -14,7 +14,7 @@ from vecenv.buffers import Transitions
 from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._off_policy import OffPolicyTrainer
 from vecenv.trainers._optimizer import Flat, optimizer_for
-from vecenv.trainers._settings import COUNT, FINITE, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
+from vecenv.trainers._settings import COUNT, FINITE, NOT_NEGATIVE, POSITIVE, SHARE, THREADS, Schedule, Settings
 from vecenv.trainers._soft_by_hand import SoftByHand, soft_by_hand
 from vecenv.trainers._soft_networks import SoftActor, Squashed, TwinCritic, own_actor
 
@@ -68,7 +68,7 @@ class SACConfig(Settings):
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features", "report"), COUNT),
         **dict.fromkeys(("warmup", "updates_per_step", "learning_rate", "priority"), NOT_NEGATIVE),
         **dict.fromkeys(("gamma", "tau", "beta"), SHARE),
-        "entropy": POSITIVE, "target_entropy": FINITE, "torch_threads": COUNT,
+        "entropy": POSITIVE, "target_entropy": FINITE, "torch_threads": THREADS,
     }  # fmt: skip
 
 
@@ -190,21 +190,21 @@ class SAC(OffPolicyTrainer[SACConfig]):
     def state_dict(self) -> dict[str, Any]:
         """Networks and optimizers too."""
         self._join()
-        own = {name: getattr(self, name).vector for name in _VECTORS}
+        own = {name: getattr(self, name).vector for name in _VECTORS[1:]}
         optimizers = {name: getattr(self, name).state_dict() for name in _OPTIMIZERS}
-        return {**super().state_dict(), **own, **optimizers, "buffers": dict(self.network.named_buffers())}
+        return {**super().state_dict(), **own, **optimizers, "network": self.network.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
         """Restore them."""
         super().load_state_dict(state, same_envs)
         self._join()
-        for name in _VECTORS:
+        for name in _VECTORS[1:]:
             getattr(self, name).vector.copy_(torch.from_numpy(state[name]))
         for name in _OPTIMIZERS:
             getattr(self, name).load_state_dict(tensors(state[name]))
-        for name, buffer in self.network.named_buffers():
-            buffer.copy_(tensors(state["buffers"][name]))
+        self.network.load_state_dict(tensors(state["network"]))
 
 
+# The actor's own state has what does not learn, too.
 _VECTORS = ("flat_actor", "flat_critic", "flat_target", "flat_entropy")
 _OPTIMIZERS = ("actor_optimizer", "critic_optimizer", "entropy_optimizer")
