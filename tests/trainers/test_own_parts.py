@@ -630,6 +630,31 @@ def test_training_with_frozen_layers_dropout_or_batch_norm_goes_on_bit_for_bit(t
         assert torch.equal(again.network.state_dict()[name], value), name
 
 
+class Descent:
+    """Written like an optimizer of torch, and not derived from it."""
+
+    def __init__(self, parameters, lr):
+        self.param_groups = [{"params": list(parameters), "lr": lr}]
+
+    def step(self):
+        for part in self.param_groups[0]["params"]:
+            part.data -= self.param_groups[0]["lr"] * part.grad
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_optimizers_need_not_derive_from_torchs():
+    found = [
+        vector(PPO("CartPole-v1", PPOConfig(**SMALL), seed=1, optimizer=optimizer).learn(128))
+        for optimizer in (Descent, torch.optim.SGD)
+    ]
+    torch.testing.assert_close(*found)
+
+
 def test_a_checkpoint_is_loaded_with_the_optimizer_it_was_made_with(tmp_path):
     own, plain = tmp_path / "own.npz", tmp_path / "plain.npz"
     PPO("CartPole-v1", PPOConfig(**SMALL), optimizer=torch.optim.AdamW).learn(64).save(own)
@@ -652,7 +677,11 @@ class Constant(nn.Module):
     ("parts", "error", "says"),
     [
         ({"optimizer": torch.optim.LBFGS}, ConfigError, "LBFGS computes the loss several times"),
-        ({"optimizer": lambda parameters, lr: 3}, ConfigTypeError, "must make a torch.optim.Optimizer, it made int 3"),
+        (
+            {"optimizer": lambda parameters, lr: 3},
+            ConfigTypeError,
+            r"must make a torch.optim.Optimizer, or .*; it made int 3",
+        ),
         ({"network": nn.Linear}, ConfigTypeError, "raised TypeError when it was called with the observation"),
         ({"network": Constant()}, ConfigError, "Constant has no parameters that can learn"),
         (

@@ -394,7 +394,7 @@ _WITHOUT_STEPS = ("pickling",)
 _END = ("builds", "spaces")
 _OF_KERNELS = ("kernel", "native bounds")
 _OUTSIDE = "within the observation space"
-"""Words of Gymnasium's checker about observations, of which the check of values says more."""
+"""Words of Gymnasium's checker about observations; the check of values says more about them."""
 CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, native_bounds, speed)
 
 
@@ -406,11 +406,11 @@ def carry_out(check: Callable[[Subject], list[Finding]], subject: Subject, found
         return [_unless_known(one, found) for one in check(subject)]
     if name in _OF_KERNELS and find_build(subject.source.env)[0] is None:
         return []  # it would have nothing to say
-    return [_skipped(name, reason)]
+    return [Finding(name, "skipped", f"not run, because {reason!r} failed")]
 
 
 def blocked_by(name: str, found: list[Finding]) -> str | None:
-    """The failed check because of which the check of this name is not run; None: it is."""
+    """The failed check because of which the check of this name is not run; None if it is run."""
     for one in found:
         able = () if one.check in _END else _WITHOUT_STEPS if one.check == "values" and one.raised else _WITHOUT_ENGINES
         if one.fatal and name not in able:
@@ -423,12 +423,8 @@ def _unless_known(finding: Finding, found: list[Finding]) -> Finding:
     for one in found:
         outside = one.check == "values" and one.fatal and _OUTSIDE in finding.message
         if finding.raised and (outside or finding.message == one.message):
-            return _skipped(finding.check, one.check)
+            return Finding(finding.check, "skipped", f"it found the fault that {one.check!r} names")
     return finding
-
-
-def _skipped(name: str, reason: str) -> Finding:
-    return Finding(name, "skipped", f"not run, because {reason!r} failed")
 
 
 def _recording(subject: Subject, state: int) -> list[bytes]:

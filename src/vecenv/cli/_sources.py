@@ -399,7 +399,7 @@ ENV_INSTEAD = "; or name the env yourself: --env"
 def env_of(
     checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], trust: bool, instead: str = ""
 ) -> EnvSource:
-    """The env that a checkpoint was trained on, or the env named by --env; `instead` is added to advice about trust.
+    """The env that a checkpoint was trained on, or the env named by --env; `instead` is added to the advice.
 
     Raises:
         ConfigError: the files do not say which env, there is no such env, or they name code and are not trusted.
@@ -408,7 +408,7 @@ def env_of(
         return find_env(env, kwargs, _preprocessing(checkpoint, env, kwargs))
     name = _trained_on(checkpoint)
     if name is None:
-        raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
+        raise ConfigError(f"{checkpoint.path} does not say which env it was trained on{instead}")
     code = _code_of(checkpoint)
     if code and not trust:
         raise ConfigError(
@@ -419,7 +419,7 @@ def env_of(
         kwargs = {**checkpoint.config.get("kwargs", {}), **kwargs}
         return find_env(name, kwargs, _preprocessing(checkpoint, name, kwargs))
     except ConfigError as error:
-        raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
+        raise type(error)(f"the env of {checkpoint.path}: {error}{instead}") from error
 
 
 def _preprocessing(checkpoint: Checkpoint, name: str, kwargs: Mapping[str, Any]) -> Any:

@@ -126,8 +126,11 @@ class TorchOptimizer:
 
     def __init__(self, flat: Flat, learning_rate: float, make: Callable[..., torch.optim.Optimizer]) -> None:
         self._flat, self._own = flat, make(flat.parameters, lr=learning_rate)
-        if not isinstance(self._own, torch.optim.Optimizer):
-            raise ConfigTypeError(f"optimizer must make a torch.optim.Optimizer, it made {brief(self._own)}")
+        if not all(hasattr(self._own, name) for name in ("step", "param_groups", "state_dict", "load_state_dict")):
+            raise ConfigTypeError(
+                "optimizer must make a torch.optim.Optimizer, or an object with step(), param_groups, state_dict() and "
+                f"load_state_dict(); it made {brief(self._own)}"
+            )
         closure = inspect.signature(type(self._own).step).parameters.get("closure")
         if closure is not None and closure.default is inspect.Parameter.empty:
             raise ConfigError(
