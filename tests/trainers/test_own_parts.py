@@ -680,7 +680,7 @@ class Constant(nn.Module):
         (
             {"optimizer": lambda parameters, lr: 3},
             ConfigTypeError,
-            r"must make a torch.optim.Optimizer, or .*; it made int 3",
+            "must make a torch.optim.Optimizer, or an object",
         ),
         ({"network": nn.Linear}, ConfigTypeError, "raised TypeError when it was called with the observation"),
         ({"network": Constant()}, ConfigError, "Constant has no parameters that can learn"),
