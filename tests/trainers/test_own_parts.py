@@ -603,6 +603,16 @@ class Frozen(nn.Module):
         return self.head(features), self.value(features).squeeze(-1), None
 
 
+@pytest.mark.parametrize("memory", [None, torch.zeros(2, 1), (torch.zeros(2, 2),), (torch.zeros(2, 1),) * 2, ()])
+def test_a_memory_of_another_form_than_the_initial_one_is_refused(memory):
+    class Forgets(Counting):
+        def forward(self, obs, given, began):
+            return self.outputs(obs), self.value(obs).squeeze(-1), memory
+
+    with pytest.raises(ConfigError, match=r"must return a memory like initial_memory\(2\): .*shapes \[\(2, 1\)\], got"):
+        PPO("CartPole-v1", PPOConfig(**SMALL), network=Forgets)
+
+
 @pytest.mark.parametrize("normalization", [False, True])
 @pytest.mark.parametrize(
     ("make", "count"),

@@ -118,13 +118,21 @@ class OwnNetwork(PolicyNetwork):
                 f"network {type(self.module).__name__} must return (outputs, values, memory), got a "
                 f"{type(found).__name__}{f' of {len(found)}' if isinstance(found, tuple) else ''}"
             )
-        outputs, value, _ = found
+        outputs, value, memory = found
         for name, tensor, shape in (("outputs", outputs, (2, width)), *([("values", value, (2,))] if values else [])):
             if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape:
                 got = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
                 raise ConfigError(
                     f"network {type(self.module).__name__} must return {name} of shape {shape} for 2 observations, "
                     f"got {got}"
+                )
+        if self.recurrent:
+            shapes = [tuple(part.shape) for part in self.initial_memory(2, device)]
+            tensors = isinstance(memory, tuple) and all(isinstance(part, Tensor) for part in memory)
+            if not tensors or [tuple(part.shape) for part in memory] != shapes:
+                raise ConfigError(
+                    f"network {type(self.module).__name__} must return a memory like initial_memory(2): a tuple of "
+                    f"tensors of shapes {shapes}, got {brief(memory)}"
                 )
 
 
