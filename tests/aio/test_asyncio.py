@@ -598,14 +598,6 @@ def test_no_task_and_no_thread_is_left():
     assert threading.active_count() <= before
 
 
-class Slow(Ordinary):
-    """The reward is the number of the step."""
-
-    def step(self, action):
-        obs, _, *rest = super().step(action)
-        return obs, float(self.steps), *rest
-
-
 # --- awaiting ---------------------------------------------------------------------------------------------------------
 
 
@@ -735,28 +727,6 @@ def test_two_running_event_loops_are_refused():
         with pytest.raises(CallOrderError, match="coroutines of another event loop"):
             asyncio.run(envs.step_one(1, 1))
         thread.join(5.0)
-
-
-@pytest.mark.parametrize("again", ["at once", "later", "recv", "another loop"])
-def test_a_recv_async_that_is_cancelled_loses_nothing_on_engines_that_wait_in_a_thread(again):
-    async def cancelled(envs):
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(envs.recv_async(), 0.05)
-        if again in ("later", "recv"):
-            await asyncio.sleep(0.5)
-        return envs.recv() if again == "recv" else await envs.recv_async() if again != "another loop" else None
-
-    async def received(envs):
-        return await envs.recv_async()
-
-    with vecenv.make(partial(Slow, 0.3), 2, engine="process", workers=2) as envs:
-        envs.reset(seed=0)
-        envs.send([0, 1])
-        step = asyncio.run(cancelled(envs)) or asyncio.run(received(envs))
-        assert (step.env_ids.tolist(), step.reward.tolist()) == ([0, 1], [1.0, 1.0])
-        assert envs.step([0, 1])[1].tolist() == [2.0, 2.0]
-        envs.send([0, 1])
-        assert asyncio.run(received(envs)).reward.tolist() == [3.0, 3.0]
 
 
 @pytest.mark.parametrize("until", [0.3, 20.0])

@@ -29,8 +29,6 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 
-_AT_ONCE = 0.001
-"""Seconds to wait for envs that are late already."""
 OneForm: TypeAlias = Callable[[Rows], dict[int, Any]]
 """What makes results of each of some rows by itself."""
 
@@ -47,7 +45,8 @@ class Awaiting(Transport):
         self._receiving = False
         """A `recv_async` waits."""
         self._gathering: asyncio.Future[int] | None = None
-        """The wait in another thread, which goes on if the call that began it is cancelled."""
+        """The wait in another thread, which goes on if the call that began it is cancelled; None if a call took what
+        came of it."""
 
     async def recv_async(
         self,
@@ -94,27 +93,15 @@ class Awaiting(Transport):
             ready = 0 if longest is None else await self._ready(most, longest)
             if ready < least:
                 left = None if patient is None else max(0.0, patient - (time.monotonic() - started))
-                ready = await self._ready(least, left)
+                ready = await self._ready(least, None, left, patient)
         finally:
             self._receiving = False
         if ready < least:
-            patient = 0.0 if patient is None else patient
-            if not isinstance(self.engine, SupportsGatherAsync):
-                return await self._receive_late(receive, least, patient)
             raise WorkerTimeout(
                 f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
                 phase="step",
             )
         return receive(least if exact else min(ready, most), timeout=patient)
-
-    async def _receive_late(self, receive: Callable[..., Step], least: int, patient: float) -> Step:
-        """Time is up: let the engine name the env that is late, or restart it."""
-        try:
-            return await asyncio.to_thread(receive, least, timeout=_AT_ONCE)
-        except WorkerTimeout as error:
-            error.message = error.message.replace(f"within {_AT_ONCE} s", f"within {patient} s", 1)
-            self._timed_out_after = patient
-            raise
 
     async def __aiter__(self) -> AsyncIterator[Step]:
         """What `recv_async()` returns, as long as anything is pending."""
@@ -187,20 +174,50 @@ class Awaiting(Transport):
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
-    async def _ready(self, count: int, wait: float | None) -> int:
-        """How many rows are ready, when `count` are or `wait` seconds have passed."""
+    async def _ready(
+        self, count: int, wait: float | None, left: float | None = None, timeout: float | None = None
+    ) -> int:
+        """How many rows are ready, when `count` are or `wait` seconds have passed.
+
+        After the `left` seconds of `timeout`, the engine raises WorkerTimeout or builds the env that is late again, if
+        it does so in `recv`.
+        """
         held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
-        missing, engine = max(0, count - held), self.engine
-        if isinstance(engine, SupportsGatherAsync):
-            return held + await engine.gather_async(missing, wait)
+        missing, longest, started = max(0, count - held), wait if left is None else left, time.monotonic()
+        if isinstance(self.engine, SupportsGatherAsync):
+            return held + await self.engine.gather_async(missing, longest)
+        others = self._gathering
+        if others is not None and not others.done() and others.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([others], timeout=longest)  # of a call that was cancelled
+            if not others.done():
+                return held
+        self._raise_missed()
+        passed = time.monotonic() - started
+        wait, left = (None if seconds is None else max(0.0, seconds - passed) for seconds in (wait, left))
         # Nothing is received in that thread, so nothing is lost if this is cancelled.
-        waiting = self._gathering
-        if waiting is not None and not waiting.done() and waiting.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([waiting], timeout=wait)  # of a call that was cancelled
-        seconds = threading.TIMEOUT_MAX if wait is None else wait
-        gather: Any = engine.gather  # type: ignore[attr-defined]  # looked at by the caller
-        self._gathering = asyncio.ensure_future(asyncio.to_thread(self._run, "recv_async", gather, missing, seconds))
-        return held + await asyncio.shield(self._gathering)
+        work = asyncio.to_thread(self._run, "recv_async", self._gather, missing, wait, left, timeout)
+        gathering = self._gathering = asyncio.ensure_future(work)
+        gathering.add_done_callback(lambda task: task.cancelled() or task.exception())  # or asyncio complains of it
+        await asyncio.wait([gathering])
+        self._gathering = None
+        return held + gathering.result()
+
+    def _gather(self, count: int, wait: float | None, left: float | None, timeout: float | None) -> int:
+        try:
+            return self.engine.gather(count, threading.TIMEOUT_MAX if wait is None else wait, left)
+        except BaseException as error:
+            self._note_failure(error, left, timeout)
+            raise
+
+    def _raise_missed(self) -> None:
+        """Raise what a wait has raised after its call was cancelled, unless that was only that its time is up."""
+        others = self._gathering
+        if others is None or not others.done():
+            return
+        self._gathering = None
+        error = None if others.cancelled() else others.exception()
+        if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
+            raise error
 
     def _receive_some(self, *arguments: Any, **named: Any) -> Any:
         self._check_no_ones("recv")
@@ -228,6 +245,7 @@ class Awaiting(Transport):
         self._check_not_awaited(call)
         if self._receiving:
             raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
+        self._raise_missed()
 
     def _one(self, call: str, env_id: Any) -> int:
         if not isinstance(self.engine, SupportsGatherAsync):
