@@ -684,49 +684,188 @@ def test_recv_is_refused_while_a_coroutine_waits_in_recv_async():
     assert asyncio.run(main()) == [3.0]
 
 
+class Gated(Waiting):
+    """A step waits until its action is among those that may end."""
+
+    def __init__(self, number=0):
+        super().__init__(number)
+        self.may_end: set[int] = set()
+
+    async def step(self, action):
+        while action not in self.may_end:
+            await asyncio.sleep(0.001)
+        return await super().step(action)
+
+
+def gated(count=2):
+    return vecenv.make([partial(Gated, number) for number in range(count)], engine="asyncio")
+
+
+async def cancelled(waits):
+    """Begin to await this, and cancel it."""
+    task = asyncio.ensure_future(waits)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_an_env_whose_step_one_was_cancelled_needs_a_reset():
     async def main():
-        async with waiting({}, {}, seconds=0.1) as envs:
+        async with gated() as envs:
+            first, second = envs.engine.envs
             await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            await cancelled(envs.step_one(0, 1))
             with pytest.raises(PendingError, match="env 0 is still running"):
                 await envs.step_one(0, 1)
+            with pytest.raises(PendingError, match=r"send\(\) while envs \[0\] end a step .* await reset_one\(\)"):
+                envs.send([2], [1])
+            second.may_end.add(2)
             assert (await envs.step_one(1, 2))[1] == 2.0
-            await asyncio.sleep(0.1)
+            first.may_end.add(1)
+            while envs._ones:
+                await asyncio.sleep(0.001)
             with pytest.raises(NotResetError, match="need a reset before step_one"):
                 await envs.step_one(0, 1)
             assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            await cancelled(envs.step_one(0, 3))
+            first.may_end.update([3, 4])
             assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
             assert (await envs.step_one(0, 4))[1] == 4.0
 
     asyncio.run(main())
 
 
+def test_an_env_needs_a_reset_if_its_step_one_is_cancelled_just_after_the_result_came(monkeypatch):
+    """The result was lost, and the env went on as if nothing had happened."""
+
+    async def main():
+        async with waiting({}) as envs:
+            await envs.reset_one(0)
+            task, answer = asyncio.ensure_future(envs.step_one(0, 1)), envs._answer
+            with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
+                patch.setattr(envs, "_answer", lambda row, result: (answer(row, result), task.cancel()))
+                await task
+            with pytest.raises(NotResetError, match="need a reset before step_one"):
+                await envs.step_one(0, 1)
+            await envs.reset_one(0)
+            await envs.step_one(0, 1)
+
+    asyncio.run(main())
+
+
+def test_a_reset_is_refused_while_a_coroutine_waits_for_an_env():
+    """After a failure it threw away the result that the coroutine waited for, which then waited for ever."""
+
+    class Fails(Gated):
+        async def step(self, action):
+            if action == 9:
+                raise ValueError("on purpose")
+            return await super().step(action)
+
+    async def main():
+        async with vecenv.make([Fails, Fails], engine="asyncio") as envs:
+            await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
+            waits = asyncio.ensure_future(envs.step_one(0, 1))
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.step_one(1, 9)
+            with pytest.raises(PendingError, match=r"reset\(\) while step_one\(\) waits for envs \[0\]"):
+                envs.reset()
+            envs.engine.envs[0].may_end.add(1)
+            assert (await waits)[1] == 1.0
+            envs.reset()
+            envs.send([1, 9])
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.recv_async()
+            envs.reset()
+
+    asyncio.run(main())
+
+
+def test_a_reset_is_refused_while_a_coroutine_waits_in_recv_async():
+    class Fails(Gated):
+        async def step(self, action):
+            if action == 9:
+                raise ValueError("on purpose")
+            return await super().step(action)
+
+    async def main():
+        async with vecenv.make([Fails, Fails], engine="asyncio") as envs:
+            envs.reset()
+            envs.send([1, 9])
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.recv_async(1)
+            waits = asyncio.ensure_future(envs.recv_async())
+            await asyncio.sleep(0)
+            with pytest.raises(CallOrderError, match=r"reset\(\) while another coroutine waits in recv_async"):
+                envs.reset()
+            envs.engine.envs[0].may_end.add(1)
+            assert (await waits).env_ids.tolist() == [0]
+
+    asyncio.run(main())
+
+
+async def begun(waits):
+    task = asyncio.ensure_future(waits)
+    await asyncio.sleep(0.01)
+    return task
+
+
 def test_an_event_loop_may_go_on_where_another_was_stopped():
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
-    with waiting({}, {}, seconds=0.1) as envs:
+    with gated() as envs:
         envs.reset(seed=0)
-        with pytest.raises(asyncio.TimeoutError):
-            first.run_until_complete(asyncio.wait_for(envs.step_one(0, 1), 0.01))
-        result = second.run_until_complete(asyncio.wait_for(envs.step_one(1, 2), 5.0))
+        first.run_until_complete(cancelled(envs.step_one(0, 1)))
+        envs.engine.envs[1].may_end.add(2)
+        result = second.run_until_complete(asyncio.wait_for(envs.step_one(1, 2), 60.0))
         assert result[1] == 2.0
         first.run_until_complete(asyncio.sleep(0.01))
         first.close()
         second.close()
 
 
+def test_a_call_takes_over_what_a_step_one_waits_for_in_a_stopped_event_loop():
+    """When that loop went on, it took the result of another env and threw it away, and its own step_one hung."""
+    loop = asyncio.new_event_loop()
+    with gated() as envs:
+        envs.reset(seed=0)
+        task = loop.run_until_complete(begun(envs.step_one(0, 1)))
+        envs.engine.envs[0].may_end.add(1)
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.send([2], [1])
+        with pytest.raises(PendingError, match=r"env 0 was left to recv\(\) while this event loop was stopped"):
+            loop.run_until_complete(asyncio.wait_for(task, 60.0))
+        envs.engine.envs[1].may_end.add(2)
+        loop.run_until_complete(asyncio.sleep(0.05))
+        assert envs.recv().env_ids.tolist() == [1]
+    loop.close()
+
+
+def test_a_call_takes_over_what_a_recv_async_waits_for_in_a_stopped_event_loop():
+    loop = asyncio.new_event_loop()
+    with gated(1) as envs:
+        envs.reset(seed=0)
+        envs.send([1])
+        task = loop.run_until_complete(begun(envs.recv_async()))
+        envs.engine.envs[0].may_end.add(1)
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.send([1])
+        with pytest.raises(asyncio.CancelledError, match=r"recv\(\) was called while this event loop was stopped"):
+            loop.run_until_complete(asyncio.wait_for(task, 60.0))
+        assert envs.recv().env_ids.tolist() == [0]
+    loop.close()
+
+
 def test_two_running_event_loops_are_refused():
-    with waiting({}, {}, seconds=0.3) as envs:
+    with gated() as envs:
         envs.reset(seed=0)
         thread = threading.Thread(target=lambda: asyncio.run(envs.step_one(0, 1)))
         thread.start()
-        assert until(lambda: 0 in envs._ones)
+        assert until(lambda: 0 in envs._ones, 60.0)
         with pytest.raises(CallOrderError, match="coroutines of another event loop"):
             asyncio.run(envs.step_one(1, 1))
-        thread.join(5.0)
+        envs.engine.envs[0].may_end.add(1)
+        thread.join(60.0)
 
 
 @pytest.mark.parametrize("until", [0.3, 20.0])

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,8 +42,8 @@ class Awaiting(Transport):
         """Rows that `step_one` and `reset_one` wait for, and the form that they want results in."""
         self._delivering: asyncio.Task[None] | None = None
         """Hands their results out."""
-        self._receiving = False
-        """A `recv_async` waits."""
+        self._receiving: asyncio.Task[Any] | None = None
+        """The task in which a `recv_async` waits."""
         self._gathering: asyncio.Future[int] | None = None
         """The wait in another thread, which goes on if the call that began it is cancelled; None if a call took what
         came of it."""
@@ -76,7 +76,8 @@ class Awaiting(Transport):
         if not isinstance(self.engine, (SupportsGatherAsync, SupportsGather)):
             await asyncio.sleep(0)
             return receive(min_envs, max_envs, until=until, timeout=timeout)
-        self._check_no_ones("recv_async")
+        self._check_no_waits("recv_async")
+        self._raise_missed()
         order = self._call_order
         order.check_open("recv_async")
         patient, started = self.timeout if timeout is None else patience(seconds("timeout", timeout)), time.monotonic()
@@ -86,7 +87,7 @@ class Awaiting(Transport):
             least = most = order.check_can_receive(default if min_envs is None else min_envs)
         else:
             least, most = order.check_range(min_envs, max_envs)
-        self._receiving = True
+        task = self._receiving = asyncio.current_task()
         try:
             longest = None if until is None else seconds("until", until)
             longest = longest if longest is None or patient is None else min(longest, patient)
@@ -95,7 +96,8 @@ class Awaiting(Transport):
                 left = None if patient is None else max(0.0, patient - (time.monotonic() - started))
                 ready = await self._ready(least, None, left, patient)
         finally:
-            self._receiving = False
+            if self._receiving is task:
+                self._receiving = None
         if ready < least:
             raise WorkerTimeout(
                 f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
@@ -220,7 +222,8 @@ class Awaiting(Transport):
             raise error
 
     def _receive_some(self, *arguments: Any, **named: Any) -> Any:
-        self._check_no_ones("recv")
+        self._check_no_waits("recv")
+        self._raise_missed()
         return super()._receive_some(*arguments, **named)
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
@@ -232,26 +235,52 @@ class Awaiting(Transport):
         self._check_not_awaited("send_reset")
         super()._send_some_resets(env_ids, seed, options)
 
-    def _check_not_awaited(self, call: str) -> None:
-        """Raise PendingError while coroutines wait in `step_one`: a `recv` would take the results they wait for."""
-        for row, (future, _) in list(self._ones.items()):
-            if not future.get_loop().is_running():  # it will never end its wait; the row is pending as after `send`
-                del self._ones[row]
-        if self._ones:
-            waiting = f"{call}() while step_one() waits for envs {sorted(self._ones)[:8]}"
-            raise PendingError(f"{waiting}; await that first", "step_one")
+    def _send_reset(self, seed: Any, options: Any) -> None:
+        self._check_no_waits("reset")
+        super()._send_reset(seed, options)
 
-    def _check_no_ones(self, call: str) -> None:
+    def _dispatch_reset(self, rows: Rows, seeds: np.ndarray, options: Sequence[Any] | None) -> None:
+        self._gathering = None  # an error that was missed is of no interest any more
+        super()._dispatch_reset(rows, seeds, options)
+
+    def _check_not_awaited(self, call: str) -> None:
+        """Raise PendingError while coroutines wait in `step_one`: this call would take the results they wait for.
+
+        Those whose event loop was stopped do not count: their rows are pending as after `send`. They get an error if
+        the loop goes on.
+        """
+        running = {row: future for row, (future, _) in self._ones.items() if future.get_loop().is_running()}
+        waiting = sorted(row for row, future in running.items() if not future.done())
+        if waiting:
+            raise PendingError(f"{call}() while step_one() waits for envs {waiting[:8]}; await that first", "step_one")
+        if running:
+            raise PendingError(
+                f"{call}() while envs {sorted(running)[:8]} end a step whose step_one() was cancelled; await "
+                "reset_one() of each first",
+                "step_one",
+            )
+        for row, (future, _) in self._ones.items():
+            if not future.done() and not future.get_loop().is_closed():
+                future.set_exception(
+                    PendingError(f"env {row} was left to {call}() while this event loop was stopped", "step_one")
+                )
+        self._ones.clear()
+        self._delivering = None
+
+    def _check_no_waits(self, call: str) -> None:
+        """Also raise CallOrderError while one waits in `recv_async`, which is cancelled if its event loop was stopped."""
         self._check_not_awaited(call)
-        if self._receiving:
+        if self._is_receiving:
             raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
-        self._raise_missed()
+        if self._receiving is not None and not self._receiving.get_loop().is_closed():
+            self._receiving.cancel(f"{call}() was called while this event loop was stopped")
+        self._receiving = None
 
     def _one(self, call: str, env_id: Any) -> int:
         if not isinstance(self.engine, SupportsGatherAsync):
             able = registry.words(registry.declaring("awaitable"))
             raise UnsupportedError(f"{call}() needs {able}; this is the {self.engine.name} engine")
-        if len(self._ones) != self._call_order.pending_count or self._receiving:
+        if len(self._ones) != self._call_order.pending_count or self._is_receiving:
             raise PendingError(f"{call}() while results of send() are pending; recv_async() them first", "send")
         (row,) = self._call_order.parse_rows([env_id]).tolist()
         if row in self._ones and not (call == "reset_one" and self._ones[row][0].cancelled()):
@@ -263,6 +292,11 @@ class Awaiting(Transport):
                 "vector env per event loop"
             )
         return row
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether a `recv_async` waits; not in an event loop that was stopped."""
+        return self._receiving is not None and self._receiving.get_loop().is_running()
 
     def _delivering_loop(self) -> asyncio.AbstractEventLoop | None:
         """The running event loop in which a task hands results out; None if there is none."""
@@ -292,7 +326,12 @@ class Awaiting(Transport):
         self._ones[row] = future, form
         if self._delivering_loop() is None:
             self._delivering = loop.create_task(self._deliver())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # its result had just come
+                self._call_order.failed(np.array([row]))
+            raise
 
     async def _deliver(self) -> None:
         """Receive rows as they become ready, and hand each to the coroutine that waits for it."""
