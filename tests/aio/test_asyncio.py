@@ -743,9 +743,10 @@ def test_an_env_needs_a_reset_if_its_step_one_is_cancelled_just_after_the_result
         async with waiting({}) as envs:
             await envs.reset_one(0)
             task, answer = asyncio.ensure_future(envs.step_one(0, 1)), envs._answer
-            with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
-                patch.setattr(envs, "_answer", lambda row, result: (answer(row, result), task.cancel()))
+            monkeypatch.setattr(envs, "_answer", lambda row, result: (answer(row, result), task.cancel()))
+            with pytest.raises(asyncio.CancelledError):
                 await task
+            monkeypatch.setattr(envs, "_answer", answer)
             with pytest.raises(NotResetError, match="need a reset before step_one"):
                 await envs.step_one(0, 1)
             await envs.reset_one(0)
@@ -941,11 +942,27 @@ def test_an_awaited_factory_that_fails_is_reported_before_slow_ones_end(bad_is_a
 
 def test_closing_in_the_running_loop_says_what_was_left():
     async def main():
-        async with vecenv.make(HangsInClose, 1, engine="asyncio", loop="running") as envs:
-            await envs.reset_one(0)
+        envs = vecenv.make(HangsInClose, 1, engine="asyncio", loop="running")
+        await envs.reset_one(0)
+        await envs.close_async(0.5)
 
-    with pytest.warns(RuntimeWarning, match="env 0 did not end within"):
+    with pytest.warns(RuntimeWarning, match="env 0 did not end within 0.5 s and"):
         asyncio.run(main())
+
+
+def test_envs_that_are_closed_between_two_runs_of_their_loop_are_closed_when_it_runs_on():
+    """They were left open, and the warning said that the loop had ended."""
+
+    async def make():
+        return vecenv.make([Waiting], engine="asyncio", loop="running")
+
+    loop = asyncio.new_event_loop()
+    envs = loop.run_until_complete(make())
+    with pytest.warns(RuntimeWarning, match="is stopped, and closes them when it runs on; use `async with`"):
+        envs.close()
+    loop.run_until_complete(envs.close_async())
+    loop.close()
+    assert envs.engine.envs[0].closed
 
 
 def test_envs_whose_event_loop_has_ended_are_reported_when_they_are_closed():

@@ -249,7 +249,7 @@ class Awaiting(Transport):
         Those whose event loop was stopped do not count: their rows are pending as after `send`. They get an error if
         the loop goes on.
         """
-        running = {row: future for row, (future, _) in self._ones.items() if future.get_loop().is_running()}
+        running = {row: future for row, (future, _) in list(self._ones.items()) if future.get_loop().is_running()}
         waiting = sorted(row for row, future in running.items() if not future.done())
         if waiting:
             raise PendingError(f"{call}() while step_one() waits for envs {waiting[:8]}; await that first", "step_one")
@@ -268,7 +268,7 @@ class Awaiting(Transport):
         self._delivering = None
 
     def _check_no_waits(self, call: str) -> None:
-        """Also raise CallOrderError while one waits in `recv_async`, which is cancelled if its event loop was stopped."""
+        """Also raise CallOrderError while one waits in `recv_async`; it is cancelled if its event loop was stopped."""
         self._check_not_awaited(call)
         if self._is_receiving:
             raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
