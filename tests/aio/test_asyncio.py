@@ -940,6 +940,67 @@ def test_an_awaited_factory_that_fails_is_reported_before_slow_ones_end(bad_is_a
     assert time.perf_counter() - began < 3.0
 
 
+def test_what_is_built_beside_a_factory_that_fails_is_closed():
+    """Envs that were built after that one had failed were left open."""
+    built, failed = [], asyncio.Event()
+
+    class Closes(Waiting):
+        async def close(self):
+            await asyncio.sleep(0.3)
+            await super().close()
+
+    async def early():
+        built.append(Closes())
+        return built[-1]
+
+    async def late():
+        await failed.wait()
+        await asyncio.sleep(0.1)
+        return await early()
+
+    async def stubborn():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            return await early()  # it ignores its cancellation
+
+    async def bad():
+        await asyncio.sleep(0.05)
+        failed.set()
+        raise ValueError("no key")
+
+    with pytest.raises(EnvError, match="no key"):
+        vecenv.make([early, late, bad, stubborn], engine="asyncio")
+    assert len(built) >= 2
+    assert all(env.closed for env in built)
+
+
+def test_an_ordinary_env_of_an_async_function_runs_on_a_thread_also_when_it_is_built_again():
+    made = []
+
+    class Plain(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            if self is made[0]:
+                raise ValueError("on purpose")
+            return 0, 0.0, False, False, {}
+
+    async def build():
+        made.append(Plain())
+        return made[-1]
+
+    with vecenv.make(build, 1, engine="asyncio", on_error="restart") as envs:
+        envs.reset()
+        for _ in range(2):
+            envs.step([0])
+            assert "0 envs in the event loop, 1 on threads" in envs.engine.summary()
+        assert len(made) == 2
+
+
 def test_closing_in_the_running_loop_says_what_was_left():
     async def main():
         envs = vecenv.make(HangsInClose, 1, engine="asyncio", loop="running")

@@ -243,8 +243,11 @@ class AsyncioEngine(QueuedEngine):
             )
 
         async def build(place: int) -> None:
+            async def factory() -> Any:
+                return await works[place]
+
             try:
-                found[rows[place]] = await build_env(self._loop.loop, lambda: works[place], rows[place])
+                found[rows[place]] = await build_env(self._loop.loop, factory, rows[place])
             except Raised as raised:
                 found[rows[place]] = raised.error
                 raise
@@ -252,11 +255,18 @@ class AsyncioEngine(QueuedEngine):
         building = self._loop.submit(self._gather(build, self._building, len(rows), set()))
         try:
             building.result(max(0.0, seconds))
-        except concurrent.futures.TimeoutError:
-            building.cancel()
-        except Raised:  # the others are not needed then
-            for task in list(self._tasks):
-                self._loop.soon(task.cancel)
+        except (concurrent.futures.TimeoutError, Raised):
+            pass
+        finally:  # what is not built by now is not needed any more; then nothing is written into `found`
+            concurrent.futures.wait([self._loop.submit(self._cancel_tasks())], 2.0)
+
+    async def _cancel_tasks(self) -> None:
+        """Cancel what is built now, and wait a second for it."""
+        tasks = self._tasks.copy()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
 
     def _raise_failed(self, found: dict[int, Any]) -> None:
         """Raise why the first env that failed could not be built."""
@@ -293,7 +303,9 @@ class AsyncioEngine(QueuedEngine):
                 entry.close()
 
         async def leave() -> None:
-            works = [home.start(env.close) for env, home in homes]
+            works = {home.start(env.close) for env, home in homes}
+            if self._loop.is_own:  # and what `build_env` closes because it was cancelled
+                works |= asyncio.all_tasks() - {asyncio.current_task()}
             if works:
                 await asyncio.wait(works, timeout=1.0)
             for _, home in homes:
@@ -302,7 +314,7 @@ class AsyncioEngine(QueuedEngine):
         if self._loop.is_here:  # it cannot be waited for here: they are closed when the loop runs on
             self._keep(leave())
         else:
-            self._loop.submit(leave()).result(2.0)
+            concurrent.futures.wait([self._loop.submit(leave())], 2.0)
 
     def _late_start(self, row: int, seconds: float) -> WorkerTimeout:
         return WorkerTimeout(
