@@ -106,6 +106,19 @@ def test_it_loses_nothing_while_an_env_that_is_late_is_built_again(tmp_path):
         assert step.truncated.tolist() == [True, False]
 
 
+@pytest.mark.parametrize("engine", ["thread", "process", "asyncio"])
+def test_a_wait_that_receives_nothing_may_have_a_timeout(engine, tmp_path):
+    options = {"context": "fork"} if engine == "process" else {}
+    with vecenv.make(partial(Gated, tmp_path), 2, engine=engine, **options) as envs:
+        envs.reset(seed=0)
+        envs.send([0, 0])
+        with pytest.raises(WorkerTimeout, match=r"within 0.01 s"):
+            envs.engine.gather(1, 60.0, 0.01)
+        (tmp_path / "may step").touch()
+        assert envs.engine.gather(2, 60.0, 50.0) == 2
+        assert len(envs.recv().env_ids) == 2
+
+
 def patched(monkeypatch, gather):
     """Two envs that were sent, and an engine with this `gather`."""
     envs = vecenv.make("CartPole-v1", 2, engine="sync")
