@@ -58,8 +58,9 @@ class Awaiting(Transport):
     ) -> Step:
         """As `recv`, awaited: meanwhile the event loop runs other coroutines, which may `send`.
 
-        Engines other than "asyncio" and "thread" wait in another thread, and meanwhile no other call is possible, also
-        if this is cancelled. Those that run envs in the calling thread run them in that of the event loop.
+        Engines other than "asyncio" and "thread" wait in another thread, where "sync" runs its envs, and meanwhile no
+        other call is possible, also if this is cancelled; the next `recv_async` waits for that. Engines of kernels run
+        them in the thread of the event loop.
         """
         envs: Any = self
         return await self._await_recv(envs.recv, min_envs, max_envs, until, timeout)

@@ -243,9 +243,10 @@ class AsyncioEngine(QueuedEngine):
             )
 
         async def build(place: int) -> None:
-            async def factory() -> Any:
+            async def awaited() -> Any:
                 return await works[place]
 
+            factory: Any = awaited
             try:
                 found[rows[place]] = await build_env(self._loop.loop, factory, rows[place])
             except Raised as raised:
