@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import gymnasium
@@ -36,7 +35,8 @@ class Waiting(gymnasium.Env):
     Args:
         number: of the env.
         seconds: of a step, or one per step; None waits for ever.
-        fails: by step, what happens: "raise", "hang", "ignore" (cancellation), "disconnect", "cancel".
+        fails: by step, what happens: "raise", "hang", "ignore" (cancellation, until `freed` is set),
+            "disconnect", "cancel".
     """
 
     made: dict[Any, int] = {}
@@ -50,7 +50,7 @@ class Waiting(gymnasium.Env):
         self.number, self.seconds, self.fails, self.steps = number, seconds, fails or {}, 0
         self.made[key, number] = self.made.get((key, number), 0) + 1
         self.generation = self.made[key, number]
-        self.closed = False
+        self.closed, self.freed = False, asyncio.Event()
 
     def _obs(self):
         return np.array([self.number, self.steps, self.generation], np.float64)
@@ -81,7 +81,7 @@ class Waiting(gymnasium.Env):
             raise SystemExit(3)
         while what == "ignore":
             try:
-                await asyncio.sleep(0.3)
+                await self.freed.wait()
                 return
             except asyncio.CancelledError:
                 pass
@@ -90,13 +90,30 @@ class Waiting(gymnasium.Env):
         self.closed = True
 
 
-class Ordinary(gymnasium.Env):
-    """An ordinary env that remembers which threads have called it, and must be called by one alone."""
+class Gated(Waiting):
+    """A step waits until its action is among those that may end."""
 
-    def __init__(self, seconds: float = 0.0, hangs_at: int | None = None) -> None:
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
+        self.may_end: set[int] = set()
+
+    async def step(self, action):
+        while action not in self.may_end:
+            await asyncio.sleep(0.001)
+        return await super().step(action)
+
+
+class Ordinary(gymnasium.Env):
+    """An ordinary env that remembers which threads have called it, and must be called by one alone.
+
+    Args:
+        hangs_at: this step waits until `freed` is set.
+    """
+
+    def __init__(self, hangs_at: int | None = None) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
         self.action_space = spaces.Discrete(2)
-        self.thread, self.seconds, self.hangs_at, self.steps = threading.get_ident(), seconds, hangs_at, 0
+        self.thread, self.hangs_at, self.steps, self.freed = threading.get_ident(), hangs_at, 0, threading.Event()
 
     def _check(self):
         assert threading.get_ident() == self.thread, "called from another thread than it was made in"
@@ -109,7 +126,8 @@ class Ordinary(gymnasium.Env):
     def step(self, action):
         self._check()
         self.steps += 1
-        time.sleep(3.0 if self.steps == self.hangs_at else self.seconds)
+        if self.steps == self.hangs_at:
+            self.freed.wait(60.0)
         return np.zeros(1), 1.0, False, False, {}
 
     def which(self):

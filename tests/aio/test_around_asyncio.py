@@ -39,7 +39,7 @@ def test_a_failed_episode_is_recorded_and_replayed(tmp_path):
 def test_a_restarted_env_is_recorded_and_a_hang_is_replayed_as_one(tmp_path):
     fns = [partial(Waiting, 0, 0.0, {2: "hang"}, "recorded")]
     with vecenv.make(
-        fns, engine="asyncio", step_timeout=0.2, on_error="restart", record="last-episode", record_folder=tmp_path
+        fns, engine="asyncio", step_timeout=0.5, on_error="restart", record="last-episode", record_folder=tmp_path
     ) as envs:
         envs.reset(seed=0)
         envs.step([1])
@@ -118,7 +118,7 @@ class Late(Learnable):
 
 def test_an_episode_that_a_fault_ended_is_no_low_return(monkeypatch):
     monkeypatch.setattr(Waiting, "made", {})
-    with vecenv.make(partial(Late, "a"), engine=Asyncio(step_timeout=0.05), on_error="restart") as envs:
+    with vecenv.make(partial(Late, "a"), engine=Asyncio(step_timeout=0.5), on_error="restart") as envs:
         counted = RecordEpisodeStatistics(envs)
         counted.reset(seed=0)
         infos = [counted.step([1])[4] for _ in range(9)]
@@ -160,7 +160,7 @@ def test_a_sound_episode_before_a_reset_that_failed_counts(monkeypatch):
 
 def test_the_sb3_face_shows_the_fault_in_the_info_that_ends_the_episode(monkeypatch):
     monkeypatch.setattr(Waiting, "made", {})
-    options = {"engine": Asyncio(step_timeout=0.05), "on_error": "restart", "autoreset": "same-step"}
+    options = {"engine": Asyncio(step_timeout=0.5), "on_error": "restart", "autoreset": "same-step"}
     envs = vecenv.sb3.wrap(vecenv.make(partial(Late, "b"), **options))
     envs.reset()
     results = [envs.step(np.array([1])) for _ in range(8)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import vecenv
-from tests.aio.async_envs import AsyncLawEnv, Learnable, Ordinary, Talk, Waiting
+from tests.aio.async_envs import AsyncLawEnv, Gated, Learnable, Ordinary, Talk, Waiting
 from tests.faults.faulty import until
 from tests.twins import SPACES, SampleEnv, assert_same
 from vecenv.engines import Asyncio
@@ -165,11 +165,16 @@ def test_ordinary_envs_stay_in_the_thread_that_made_them():
 
 
 def test_ordinary_envs_wait_side_by_side():
-    with vecenv.make(partial(Ordinary, 0.2), 20, engine="asyncio") as envs:
+    meeting = threading.Barrier(20)
+
+    class Meets(Ordinary):
+        def step(self, action):
+            meeting.wait(60.0)  # raises if the others do not come
+            return super().step(action)
+
+    with vecenv.make(Meets, 20, engine="asyncio") as envs:
         envs.reset(seed=0)
-        started = time.perf_counter()
         envs.step(np.zeros(20, int))
-        assert time.perf_counter() - started < 2.0  # in turn: 4 s
 
 
 def test_an_async_function_may_build_an_env_and_an_async_method_may_be_called():
@@ -224,16 +229,17 @@ def test_an_env_that_cannot_be_built_is_named_and_the_others_are_closed():
 
 
 def test_building_is_bounded_in_time_and_runs_side_by_side():
+    meeting, never = threading.Barrier(16), threading.Event()
+
     def slow():
-        time.sleep(0.2)
+        meeting.wait(30.0)  # raises if the others do not come
         return Waiting()
 
-    started = time.perf_counter()
     vecenv.make(slow, 16, engine="asyncio").close()
-    assert time.perf_counter() - started < 2.5  # in turn: 3.2 s
 
     with pytest.raises(WorkerTimeout, match=r"env 0 was not built within 0.3 s; start_timeout= gives them longer"):
-        vecenv.make(lambda: time.sleep(2), 2, engine="asyncio", start_timeout=0.3)
+        vecenv.make(lambda: never.wait(60.0), 2, engine="asyncio", start_timeout=0.3)
+    never.set()
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -272,19 +278,19 @@ def test_rate_limits_what_starts_per_second():
 
 
 def test_deadlines_count_from_the_start_and_not_from_queueing():
-    with waiting({}, {}, {}, {}, seconds=0.3, concurrency=1, step_timeout=1.0) as envs:
+    with waiting(*[{}] * 13, seconds=0.15, concurrency=1, step_timeout=1.5) as envs:
         envs.reset(seed=0)
-        envs.step(np.zeros(4, int))  # 1.2 s in all
+        envs.step(np.zeros(13, int))  # 1.95 s in all
 
 
 def test_rows_are_started_after_a_call_that_timed_out():
     """The timer of `rate` was cancelled with that call and never set again, so that queued rows hung."""
     with vecenv.make([partial(Counting, number) for number in range(20)], engine="asyncio", rate=50.0) as envs:
         envs.reset(seed=0)
-        envs.timeout = 0.1
+        envs.timeout, envs.engine._pace.rate = 0.1, 1.0
         with pytest.raises(WorkerTimeout, match=r"env \d+ did not answer within 0.1 s in call"):
             envs.call("_obs")
-        envs.timeout = 10.0
+        envs.timeout, envs.engine._pace.rate = 60.0, 50.0
         envs.step(np.zeros(20, int))
 
 
@@ -317,6 +323,7 @@ def test_late_calls_name_the_timeout_and_the_env():
     with vecenv.make([partial(Stuck, number) for number in range(3)], engine="asyncio", timeout=1.2) as envs:
         with pytest.raises(WorkerTimeout, match=r"env 1 did not answer within 1.2 s in call"):
             envs.call("ask")
+        envs.timeout = 60.0
         assert envs.reset(seed=0)[0].shape == (3, 3)
 
 
@@ -353,26 +360,27 @@ def test_envs_that_fail_at_once_are_built_again_within_the_limits(autoreset, lim
 
 @pytest.mark.parametrize("how", ["hang", "ignore"])
 def test_a_late_env_is_an_error_of_that_env_and_its_reset_goes_on(how):
-    with waiting({}, {2: how}, {}, step_timeout=0.1) as envs:
+    with waiting({}, {2: how}, {}, step_timeout=0.5) as envs:
         envs.reset(seed=0)
         envs.step([1, 1, 1])
-        started = time.perf_counter()
+        late_env = envs.engine.envs[1]
         with pytest.raises(
-            EnvTimeout, match=r"env 1 was not done with its step within 0.1 s and was cancelled"
+            EnvTimeout, match=r"env 1 was not done with its step within 0.5 s and was cancelled"
         ) as late:
             envs.step([2, 3, 4])
-        assert time.perf_counter() - started < 10.0  # it would hang for an hour
         assert (late.value.row, late.value.action, late.value.fault_class) == (1, 3, "infrastructure")
         assert isinstance(late.value, TimeoutError)
         assert envs.recv().env_ids.tolist() == [0, 2]
         obs, _ = envs.reset(options={"reset_mask": np.array([False, True, False])})
         assert obs[1].tolist() == [1, 0, 2 if how == "ignore" else 1]  # what ignores a cancellation is built again
         envs.step([1, 1, 1])
+        envs.engine._loop.soon(late_env.freed.set)
+        assert how == "hang" or until(lambda: late_env.closed, 60.0)
 
 
 def test_a_late_env_is_truncated_marked_and_built_again():
     fns = [partial(Waiting, number, 0.0, fails) for number, fails in enumerate([{}, {2: "hang"}, {}])]
-    with vecenv.make(fns, engine="asyncio", step_timeout=0.2, on_error="restart") as envs:
+    with vecenv.make(fns, engine="asyncio", step_timeout=0.5, on_error="restart") as envs:
         envs.reset(seed=0)
         envs.step([1, 1, 1])
         obs, reward, terminated, truncated, infos = envs.step([5, 5, 5])
@@ -401,7 +409,7 @@ def test_an_env_that_failed_is_freed_without_a_garbage_collection(fault):
     """Collecting garbage stops everything for long where there are thousands of envs."""
     gc.disable()
     try:
-        with waiting({2: fault}, step_timeout=0.05, on_error="restart") as envs:
+        with waiting({2: fault}, step_timeout=0.5, on_error="restart") as envs:
             envs.reset()
             failed = weakref.ref(envs.engine.envs[0])
             truncated = [envs.step([1])[3].item() for _ in range(4)]
@@ -424,7 +432,7 @@ def test_in_same_step_mode_the_next_episode_of_the_new_env_begins_at_once():
 
 def test_no_step_is_sent_twice():
     fns = [partial(Waiting, 0, 0.0, {2: "disconnect", 4: "raise"}), partial(Waiting, 1, 0.0, {3: "hang"})]
-    with vecenv.make(fns, engine="asyncio", on_error="restart", step_timeout=0.2) as envs:
+    with vecenv.make(fns, engine="asyncio", on_error="restart", step_timeout=0.5) as envs:
         envs.reset(seed=0)
         for action in range(8):
             envs.step([action, action])
@@ -445,17 +453,18 @@ def test_whatever_an_env_raises_is_its_own_failure(how):
 
 
 def test_an_ordinary_env_that_hangs_gets_a_new_thread():
-    fns = [Ordinary, partial(Ordinary, 0.0, 2)]
-    with vecenv.make(fns, engine="asyncio", step_timeout=0.3, on_error="restart") as envs:
+    fns = [Ordinary, partial(Ordinary, 2)]
+    with vecenv.make(fns, engine="asyncio", step_timeout=1.0, on_error="restart") as envs:
         envs.reset(seed=0)
         envs.step([0, 0])
-        threads = envs.call("which")
+        threads, hung = envs.call("which"), envs.engine.envs[1]
         *_, infos = envs.step([0, 0])
         assert infos["fault"]["kind"][1] == "timeout"
         envs.step([0, 0])
         others = envs.call("which")
         assert threads[0] == others[0]
         assert threads[1] != others[1]
+        hung.freed.set()
 
 
 def test_an_interrupt_while_waits_are_ended_leaves_deadlines_that_work(monkeypatch):
@@ -528,18 +537,21 @@ def test_the_env_is_restarted_three_times_and_infrastructure_is_not_counted():
 # --- never hangs ------------------------------------------------------------------------------------------------------
 
 
-class Blocking(Waiting):
-    async def step(self, action):
-        time.sleep(1.0)
-        return await super().step(action)
-
-
 def test_an_env_that_blocks_the_event_loop_is_shown():
-    with vecenv.make(Blocking, 2, engine="asyncio", timeout=0.3) as envs:
+    freed = threading.Event()
+
+    class Blocking(Waiting):
+        async def step(self, action):
+            freed.wait(60.0)
+            return await super().step(action)
+
+    with vecenv.make(Blocking, 2, engine="asyncio") as envs:
         envs.reset(seed=0)
-        with pytest.raises(WorkerTimeout, match=r"time.sleep\(1.0\)"):
+        envs.timeout = 0.3
+        with pytest.raises(WorkerTimeout, match=r"freed.wait\(60.0\)"):
             envs.step([0, 0])
-        envs.recv(timeout=10.0)
+        freed.set()
+        envs.recv(timeout=60.0)
 
 
 class HangsInClose(Waiting):
@@ -550,10 +562,8 @@ class HangsInClose(Waiting):
 def test_close_is_bounded_and_complains():
     envs = vecenv.make([HangsInClose, Waiting], engine="asyncio")
     envs.reset(seed=0)
-    started = time.perf_counter()
     with pytest.warns(RuntimeWarning, match="env 0 did not end within 1 s and was left running"):
-        envs.close(timeout=1.0)
-    assert time.perf_counter() - started < 3.0
+        envs.close(timeout=1.0)  # it would hang for an hour
     assert envs.engine.envs[1].closed
 
 
@@ -592,18 +602,7 @@ def test_no_task_and_no_thread_is_left():
                 envs.step([0, 0])
         with vecenv.make(Ordinary, 3, engine="asyncio") as envs:
             envs.reset(seed=0)
-    deadline = time.monotonic() + 5.0
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
-
-
-class Slow(Ordinary):
-    """The reward is the number of the step."""
-
-    def step(self, action):
-        obs, _, *rest = super().step(action)
-        return obs, float(self.steps), *rest
+    assert until(lambda: threading.active_count() <= before, 60.0)
 
 
 # --- awaiting ---------------------------------------------------------------------------------------------------------
@@ -680,96 +679,202 @@ def test_other_calls_are_refused_while_a_coroutine_waits_for_an_env(call):
 
 def test_recv_is_refused_while_a_coroutine_waits_in_recv_async():
     async def main():
-        async with waiting({}, seconds=0.1) as envs:
+        async with gated(1) as envs:
             envs.reset(seed=0)
             envs.send([3])
             waits = asyncio.ensure_future(envs.recv_async())
             await asyncio.sleep(0)
             with pytest.raises(CallOrderError, match="another coroutine waits in recv_async"):
                 envs.recv()
+            envs.engine.envs[0].may_end.add(3)
             return (await waits).reward.tolist()
 
     assert asyncio.run(main()) == [3.0]
 
 
+def gated(count=2):
+    return vecenv.make([partial(Gated, number) for number in range(count)], engine="asyncio")
+
+
+async def cancelled(waits):
+    """Begin to await this, and cancel it."""
+    task = asyncio.ensure_future(waits)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_an_env_whose_step_one_was_cancelled_needs_a_reset():
     async def main():
-        async with waiting({}, {}, seconds=0.1) as envs:
+        async with gated() as envs:
+            first, second = envs.engine.envs
             await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            await cancelled(envs.step_one(0, 1))
             with pytest.raises(PendingError, match="env 0 is still running"):
                 await envs.step_one(0, 1)
+            with pytest.raises(PendingError, match=r"send\(\) while envs \[0\] end a step .* await reset_one\(\)"):
+                envs.send([2], [1])
+            second.may_end.add(2)
             assert (await envs.step_one(1, 2))[1] == 2.0
-            await asyncio.sleep(0.1)
+            first.may_end.add(1)
+            while envs._ones:
+                await asyncio.sleep(0.001)
             with pytest.raises(NotResetError, match="need a reset before step_one"):
                 await envs.step_one(0, 1)
             assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(envs.step_one(0, 1), 0.01)
+            await cancelled(envs.step_one(0, 3))
+            first.may_end.update([3, 4])
             assert (await envs.reset_one(0))[0].tolist() == [0, 0, 1]
             assert (await envs.step_one(0, 4))[1] == 4.0
 
     asyncio.run(main())
 
 
+def test_an_env_needs_a_reset_if_its_step_one_is_cancelled_just_after_the_result_came(monkeypatch):
+    """The result was lost, and the env went on as if nothing had happened."""
+
+    async def main():
+        async with waiting({}) as envs:
+            await envs.reset_one(0)
+            task, answer = asyncio.ensure_future(envs.step_one(0, 1)), envs._answer
+            monkeypatch.setattr(envs, "_answer", lambda row, result: (answer(row, result), task.cancel()))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            monkeypatch.setattr(envs, "_answer", answer)
+            with pytest.raises(NotResetError, match="need a reset before step_one"):
+                await envs.step_one(0, 1)
+            await envs.reset_one(0)
+            await envs.step_one(0, 1)
+
+    asyncio.run(main())
+
+
+def test_a_reset_is_refused_while_a_coroutine_waits_for_an_env():
+    """After a failure it threw away the result that the coroutine waited for, which then waited for ever."""
+
+    class Fails(Gated):
+        async def step(self, action):
+            if action == 9:
+                raise ValueError("on purpose")
+            return await super().step(action)
+
+    async def main():
+        async with vecenv.make([Fails, Fails], engine="asyncio") as envs:
+            await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
+            waits = asyncio.ensure_future(envs.step_one(0, 1))
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.step_one(1, 9)
+            with pytest.raises(PendingError, match=r"reset\(\) while step_one\(\) waits for envs \[0\]"):
+                envs.reset()
+            envs.engine.envs[0].may_end.add(1)
+            assert (await waits)[1] == 1.0
+            envs.reset()
+            envs.send([1, 9])
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.recv_async()
+            envs.reset()
+
+    asyncio.run(main())
+
+
+def test_a_reset_is_refused_while_a_coroutine_waits_in_recv_async():
+    class Fails(Gated):
+        async def step(self, action):
+            if action == 9:
+                raise ValueError("on purpose")
+            return await super().step(action)
+
+    async def main():
+        async with vecenv.make([Fails, Fails], engine="asyncio") as envs:
+            envs.reset()
+            envs.send([1, 9])
+            with pytest.raises(ValueError, match="on purpose"):
+                await envs.recv_async(1)
+            waits = asyncio.ensure_future(envs.recv_async())
+            await asyncio.sleep(0)
+            with pytest.raises(CallOrderError, match=r"reset\(\) while another coroutine waits in recv_async"):
+                envs.reset()
+            envs.engine.envs[0].may_end.add(1)
+            assert (await waits).env_ids.tolist() == [0]
+
+    asyncio.run(main())
+
+
+async def begun(waits):
+    task = asyncio.ensure_future(waits)
+    await asyncio.sleep(0.01)
+    return task
+
+
 def test_an_event_loop_may_go_on_where_another_was_stopped():
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
-    with waiting({}, {}, seconds=0.1) as envs:
+    with gated() as envs:
         envs.reset(seed=0)
-        with pytest.raises(asyncio.TimeoutError):
-            first.run_until_complete(asyncio.wait_for(envs.step_one(0, 1), 0.01))
-        result = second.run_until_complete(asyncio.wait_for(envs.step_one(1, 2), 5.0))
+        first.run_until_complete(cancelled(envs.step_one(0, 1)))
+        envs.engine.envs[1].may_end.add(2)
+        result = second.run_until_complete(asyncio.wait_for(envs.step_one(1, 2), 60.0))
         assert result[1] == 2.0
         first.run_until_complete(asyncio.sleep(0.01))
         first.close()
         second.close()
 
 
+def test_a_call_takes_over_what_a_step_one_waits_for_in_a_stopped_event_loop():
+    """When that loop went on, it took the result of another env and threw it away, and its own step_one hung."""
+    loop = asyncio.new_event_loop()
+    with gated() as envs:
+        envs.reset(seed=0)
+        task = loop.run_until_complete(begun(envs.step_one(0, 1)))
+        envs.engine.envs[0].may_end.add(1)
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.send([2], [1])
+        with pytest.raises(PendingError, match=r"env 0 was left to recv\(\) while this event loop was stopped"):
+            loop.run_until_complete(asyncio.wait_for(task, 60.0))
+        envs.engine.envs[1].may_end.add(2)
+        loop.run_until_complete(asyncio.sleep(0.05))
+        assert envs.recv().env_ids.tolist() == [1]
+    loop.close()
+
+
+def test_a_call_takes_over_what_a_recv_async_waits_for_in_a_stopped_event_loop():
+    loop = asyncio.new_event_loop()
+    with gated(1) as envs:
+        envs.reset(seed=0)
+        envs.send([1])
+        task = loop.run_until_complete(begun(envs.recv_async()))
+        envs.engine.envs[0].may_end.add(1)
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.send([1])
+        with pytest.raises(asyncio.CancelledError, match=r"recv\(\) was called while this event loop was stopped"):
+            loop.run_until_complete(asyncio.wait_for(task, 60.0))
+        assert envs.recv().env_ids.tolist() == [0]
+    loop.close()
+
+
 def test_two_running_event_loops_are_refused():
-    with waiting({}, {}, seconds=0.3) as envs:
+    with gated() as envs:
         envs.reset(seed=0)
         thread = threading.Thread(target=lambda: asyncio.run(envs.step_one(0, 1)))
         thread.start()
-        assert until(lambda: 0 in envs._ones)
+        assert until(lambda: 0 in envs._ones, 60.0)
         with pytest.raises(CallOrderError, match="coroutines of another event loop"):
             asyncio.run(envs.step_one(1, 1))
-        thread.join(5.0)
+        envs.engine.envs[0].may_end.add(1)
+        thread.join(60.0)
 
 
-@pytest.mark.parametrize("again", ["at once", "later", "recv", "another loop"])
-def test_a_recv_async_that_is_cancelled_loses_nothing_on_engines_that_wait_in_a_thread(again):
-    async def cancelled(envs):
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(envs.recv_async(), 0.05)
-        if again in ("later", "recv"):
-            await asyncio.sleep(0.5)
-        return envs.recv() if again == "recv" else await envs.recv_async() if again != "another loop" else None
-
-    async def received(envs):
-        return await envs.recv_async()
-
-    with vecenv.make(partial(Slow, 0.3), 2, engine="process", workers=2) as envs:
-        envs.reset(seed=0)
-        envs.send([0, 1])
-        step = asyncio.run(cancelled(envs)) or asyncio.run(received(envs))
-        assert (step.env_ids.tolist(), step.reward.tolist()) == ([0, 1], [1.0, 1.0])
-        assert envs.step([0, 1])[1].tolist() == [2.0, 2.0]
-        envs.send([0, 1])
-        assert asyncio.run(received(envs)).reward.tolist() == [3.0, 3.0]
-
-
-@pytest.mark.parametrize("until", [0.3, 20.0])
+@pytest.mark.parametrize("until", [0.3, 60.0])
 def test_until_is_a_part_of_the_timeout(until):
-    with waiting({}, seconds=60.0) as envs:
+    with waiting({}, seconds=120.0) as envs:
         envs.reset(seed=0)
-        envs.send([0])
         began = time.perf_counter()
+        envs.send([0])
         with pytest.raises(WorkerTimeout, match=r"within 0.3 s"):
             envs.recv(1, 1, until=until, timeout=0.3)
         with pytest.raises(WorkerTimeout, match=r"within 0.3 s"):
             asyncio.run(envs.recv_async(1, 1, until=until, timeout=0.3))
-        assert time.perf_counter() - began < 10.0
+        assert time.perf_counter() - began < 30.0
 
 
 def test_calls_between_two_runs_of_the_loop_are_refused_and_do_not_hang():
@@ -808,7 +913,7 @@ def test_close_waits_for_a_step_that_was_given_up_and_then_closes_the_env():
         envs.reset(seed=0)
         with pytest.raises(EnvTimeout):
             envs.step([0])
-        envs.close()
+        envs.close(timeout=30.0)
     assert said == ["session deleted", "closed"]
 
 
@@ -820,23 +925,97 @@ def test_an_awaited_factory_that_fails_is_reported_before_slow_ones_end(bad_is_a
     async def bad_async():
         raise ValueError("no key")
 
-    async def slow():
-        await asyncio.sleep(5.0)
-        return Waiting()
+    async def never():
+        await asyncio.Event().wait()
 
-    began = time.perf_counter()
     with pytest.raises(EnvError, match="no key"):
-        vecenv.make([slow, bad_async if bad_is_async else bad], engine="asyncio")
-    assert time.perf_counter() - began < 3.0
+        vecenv.make([never, bad_async if bad_is_async else bad], engine="asyncio")
+
+
+def test_what_is_built_beside_a_factory_that_fails_is_closed():
+    """Envs that were built after that one had failed were left open."""
+    built, failed = [], asyncio.Event()
+
+    class Closes(Waiting):
+        async def close(self):
+            await asyncio.sleep(0.3)
+            await super().close()
+
+    async def early():
+        built.append(Closes())
+        return built[-1]
+
+    async def late():
+        await failed.wait()
+        await asyncio.sleep(0.1)
+        return await early()
+
+    async def stubborn():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            return await early()  # it ignores its cancellation
+
+    async def bad():
+        await asyncio.sleep(0.05)
+        failed.set()
+        raise ValueError("no key")
+
+    with pytest.raises(EnvError, match="no key"):
+        vecenv.make([early, late, bad, stubborn], engine="asyncio")
+    assert len(built) >= 2
+    assert all(env.closed for env in built)
+
+
+def test_an_ordinary_env_of_an_async_function_runs_on_a_thread_also_when_it_is_built_again():
+    made = []
+
+    class Plain(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            if self is made[0]:
+                raise ValueError("on purpose")
+            return 0, 0.0, False, False, {}
+
+    async def build():
+        made.append(Plain())
+        return made[-1]
+
+    with vecenv.make(build, 1, engine="asyncio", on_error="restart") as envs:
+        envs.reset()
+        for _ in range(2):
+            envs.step([0])
+            assert "0 envs in the event loop, 1 on threads" in envs.engine.summary()
+        assert len(made) == 2
 
 
 def test_closing_in_the_running_loop_says_what_was_left():
     async def main():
-        async with vecenv.make(HangsInClose, 1, engine="asyncio", loop="running") as envs:
-            await envs.reset_one(0)
+        envs = vecenv.make(HangsInClose, 1, engine="asyncio", loop="running")
+        await envs.reset_one(0)
+        await envs.close_async(0.5)
 
-    with pytest.warns(RuntimeWarning, match="env 0 did not end within"):
+    with pytest.warns(RuntimeWarning, match="env 0 did not end within 0.5 s and"):
         asyncio.run(main())
+
+
+def test_envs_that_are_closed_between_two_runs_of_their_loop_are_closed_when_it_runs_on():
+    """They were left open, and the warning said that the loop had ended."""
+
+    async def make():
+        return vecenv.make([Waiting], engine="asyncio", loop="running")
+
+    loop = asyncio.new_event_loop()
+    envs = loop.run_until_complete(make())
+    with pytest.warns(RuntimeWarning, match="is stopped, and closes them when it runs on; use `async with`"):
+        envs.close()
+    loop.run_until_complete(envs.close_async())
+    loop.close()
+    assert envs.engine.envs[0].closed
 
 
 def test_envs_whose_event_loop_has_ended_are_reported_when_they_are_closed():
@@ -854,12 +1033,13 @@ def test_envs_whose_event_loop_has_ended_are_reported_when_they_are_closed():
 
 
 def test_close_lets_what_it_cancelled_end_and_calls_nothing_beside_it():
-    said = []
+    said, started = [], threading.Event()
 
     class Cleans(Waiting):
         async def step(self, action):
             try:
-                await asyncio.sleep(60)
+                started.set()
+                await asyncio.sleep(600)
             finally:
                 await asyncio.sleep(1.5)
                 said.append("session deleted")
@@ -870,8 +1050,8 @@ def test_close_lets_what_it_cancelled_end_and_calls_nothing_beside_it():
     envs = vecenv.make(Cleans, 1, engine="asyncio")
     envs.reset(seed=0)
     envs.send([0])
-    time.sleep(0.05)
-    envs.close()
+    assert started.wait(60.0)
+    envs.close(timeout=60.0)
     assert said == ["session deleted", "closed"]
 
 
@@ -880,13 +1060,15 @@ def test_an_env_that_cannot_be_built_is_named_at_once_and_not_the_slow_one():
         raise ValueError("wrong password")
 
     def slow():
-        time.sleep(2.0)
+        freed.wait(60.0)
+        ended.append(True)
         return Waiting()
 
-    began = time.perf_counter()
+    freed, ended = threading.Event(), []
     with pytest.raises(EnvError, match="wrong password"):
-        vecenv.make([slow, bad], engine=Asyncio(start_timeout=5.0))
-    assert time.perf_counter() - began < 1.5
+        vecenv.make([slow, bad], engine="asyncio")
+    assert not ended
+    freed.set()
 
 
 def test_a_reset_that_fails_again_is_a_fault_of_the_reset():
@@ -909,10 +1091,9 @@ def test_calls_do_not_wait_for_a_step_that_was_given_up():
         envs.reset(seed=0)
         with pytest.raises(EnvTimeout):
             envs.step([0])
-        began = time.perf_counter()
         with pytest.raises(EnvError, match="was given up and still runs; reset"):
             envs.get_attr("steps")
-        assert time.perf_counter() - began < 2.0  # the step takes 3 s
+        envs.engine.envs[0].freed.set()
 
 
 def test_steps_may_be_iterated_over():
@@ -957,7 +1138,7 @@ def test_what_would_stop_the_loop_is_refused():
         with pytest.raises(CallOrderError, match="this call would stop the event loop"):
             envs.call("number")
         envs.close()
-        await asyncio.sleep(0.1)
+        await envs.close_async()
         return envs.engine.envs
 
     assert all(env.closed for env in asyncio.run(main()))
@@ -994,11 +1175,12 @@ def test_wrappers_are_awaited_too(loop):
 
 def test_recv_async_has_a_timeout_and_loses_nothing():
     async def main():
-        async with waiting({}, seconds=0.5) as envs:
+        async with gated(1) as envs:
             envs.reset(seed=0)
             envs.send([0])
             with pytest.raises(WorkerTimeout, match=r"1 of 1 envs did not answer within 0.05 s"):
                 await envs.recv_async(timeout=0.05)
+            envs.engine.envs[0].may_end.add(0)
             return (await envs.recv_async()).env_ids.tolist()
 
     assert asyncio.run(main()) == [0]
@@ -1021,7 +1203,7 @@ def test_nothing_is_left_of_envs_of_which_one_cannot_be_built_in_the_running_loo
         before = threading.active_count()
         with pytest.raises(EnvError, match="env 2 raised OSError in make: no browser"):
             vecenv.make([Closes, Closes, bad], engine=Asyncio(loop="running", concurrency=1))
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + 60.0
         while (threading.active_count() > before or len(closed) < 2) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         assert (threading.active_count(), len(closed)) == (before, 2)
@@ -1040,7 +1222,4 @@ def test_nothing_is_left_of_envs_whose_spaces_differ():
     before = threading.active_count()
     with pytest.raises(SpaceError):
         vecenv.make([Ordinary, Other], engine="asyncio")
-    deadline = time.monotonic() + 5.0
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    assert until(lambda: threading.active_count() <= before, 60.0)

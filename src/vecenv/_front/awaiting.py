@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,8 +29,6 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 
-_AT_ONCE = 0.001
-"""Seconds to wait for envs that are late already."""
 OneForm: TypeAlias = Callable[[Rows], dict[int, Any]]
 """What makes results of each of some rows by itself."""
 
@@ -44,10 +42,11 @@ class Awaiting(Transport):
         """Rows that `step_one` and `reset_one` wait for, and the form that they want results in."""
         self._delivering: asyncio.Task[None] | None = None
         """Hands their results out."""
-        self._receiving = False
-        """A `recv_async` waits."""
+        self._receiving: asyncio.Task[Any] | None = None
+        """The task in which a `recv_async` waits."""
         self._gathering: asyncio.Future[int] | None = None
-        """The wait in another thread, which goes on if the call that began it is cancelled."""
+        """The wait in another thread, which goes on if the call that began it is cancelled; None if a call took what
+        came of it."""
 
     async def recv_async(
         self,
@@ -59,8 +58,9 @@ class Awaiting(Transport):
     ) -> Step:
         """As `recv`, awaited: meanwhile the event loop runs other coroutines, which may `send`.
 
-        Engines other than "asyncio" and "thread" wait in another thread, and meanwhile no other call is possible, also
-        if this is cancelled. Those that run envs in the calling thread run them in that of the event loop.
+        Engines other than "asyncio" and "thread" wait in another thread, where "sync" runs its envs, and meanwhile no
+        other call is possible, also if this is cancelled; the next `recv_async` waits for that. Engines of kernels run
+        them in the thread of the event loop.
         """
         envs: Any = self
         return await self._await_recv(envs.recv, min_envs, max_envs, until, timeout)
@@ -77,7 +77,8 @@ class Awaiting(Transport):
         if not isinstance(self.engine, (SupportsGatherAsync, SupportsGather)):
             await asyncio.sleep(0)
             return receive(min_envs, max_envs, until=until, timeout=timeout)
-        self._check_no_ones("recv_async")
+        self._check_no_waits("recv_async")
+        self._raise_missed()
         order = self._call_order
         order.check_open("recv_async")
         patient, started = self.timeout if timeout is None else patience(seconds("timeout", timeout)), time.monotonic()
@@ -87,34 +88,23 @@ class Awaiting(Transport):
             least = most = order.check_can_receive(default if min_envs is None else min_envs)
         else:
             least, most = order.check_range(min_envs, max_envs)
-        self._receiving = True
+        task = self._receiving = asyncio.current_task()
         try:
             longest = None if until is None else seconds("until", until)
             longest = longest if longest is None or patient is None else min(longest, patient)
             ready = 0 if longest is None else await self._ready(most, longest)
             if ready < least:
                 left = None if patient is None else max(0.0, patient - (time.monotonic() - started))
-                ready = await self._ready(least, left)
+                ready = await self._ready(least, None, left, patient)
         finally:
-            self._receiving = False
+            if self._receiving is task:
+                self._receiving = None
         if ready < least:
-            patient = 0.0 if patient is None else patient
-            if not isinstance(self.engine, SupportsGatherAsync):
-                return await self._receive_late(receive, least, patient)
             raise WorkerTimeout(
                 f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
                 phase="step",
             )
         return receive(least if exact else min(ready, most), timeout=patient)
-
-    async def _receive_late(self, receive: Callable[..., Step], least: int, patient: float) -> Step:
-        """Time is up: let the engine name the env that is late, or restart it."""
-        try:
-            return await asyncio.to_thread(receive, least, timeout=_AT_ONCE)
-        except WorkerTimeout as error:
-            error.message = error.message.replace(f"within {_AT_ONCE} s", f"within {patient} s", 1)
-            self._timed_out_after = patient
-            raise
 
     async def __aiter__(self) -> AsyncIterator[Step]:
         """What `recv_async()` returns, as long as anything is pending."""
@@ -187,23 +177,54 @@ class Awaiting(Transport):
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
-    async def _ready(self, count: int, wait: float | None) -> int:
-        """How many rows are ready, when `count` are or `wait` seconds have passed."""
+    async def _ready(
+        self, count: int, wait: float | None, left: float | None = None, timeout: float | None = None
+    ) -> int:
+        """How many rows are ready, when `count` are or `wait` seconds have passed.
+
+        After the `left` seconds of `timeout`, the engine raises WorkerTimeout or builds the env that is late again, if
+        it does so in `recv`.
+        """
         held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
-        missing, engine = max(0, count - held), self.engine
-        if isinstance(engine, SupportsGatherAsync):
-            return held + await engine.gather_async(missing, wait)
+        missing, longest, started = max(0, count - held), wait if left is None else left, time.monotonic()
+        if isinstance(self.engine, SupportsGatherAsync):
+            return held + await self.engine.gather_async(missing, longest)
+        others = self._gathering
+        if others is not None and not others.done() and others.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([others], timeout=longest)  # of a call that was cancelled
+            if not others.done():
+                return held
+        self._raise_missed()
+        passed = time.monotonic() - started
+        wait, left = (None if seconds is None else max(0.0, seconds - passed) for seconds in (wait, left))
         # Nothing is received in that thread, so nothing is lost if this is cancelled.
-        waiting = self._gathering
-        if waiting is not None and not waiting.done() and waiting.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([waiting], timeout=wait)  # of a call that was cancelled
-        seconds = threading.TIMEOUT_MAX if wait is None else wait
-        gather: Any = engine.gather  # type: ignore[attr-defined]  # looked at by the caller
-        self._gathering = asyncio.ensure_future(asyncio.to_thread(self._run, "recv_async", gather, missing, seconds))
-        return held + await asyncio.shield(self._gathering)
+        work = asyncio.to_thread(self._run, "recv_async", self._gather, missing, wait, left, timeout)
+        gathering = self._gathering = asyncio.ensure_future(work)
+        gathering.add_done_callback(lambda task: task.cancelled() or task.exception())  # or asyncio complains of it
+        await asyncio.wait([gathering])
+        self._gathering = None
+        return held + gathering.result()
+
+    def _gather(self, count: int, wait: float | None, left: float | None, timeout: float | None) -> int:
+        try:
+            return self.engine.gather(count, threading.TIMEOUT_MAX if wait is None else wait, left)
+        except BaseException as error:
+            self._note_failure(error, left, timeout)
+            raise
+
+    def _raise_missed(self) -> None:
+        """Raise what a wait has raised after its call was cancelled, unless that was only that its time is up."""
+        others = self._gathering
+        if others is None or not others.done():
+            return
+        self._gathering = None
+        error = None if others.cancelled() else others.exception()
+        if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
+            raise error
 
     def _receive_some(self, *arguments: Any, **named: Any) -> Any:
-        self._check_no_ones("recv")
+        self._check_no_waits("recv")
+        self._raise_missed()
         return super()._receive_some(*arguments, **named)
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
@@ -215,25 +236,52 @@ class Awaiting(Transport):
         self._check_not_awaited("send_reset")
         super()._send_some_resets(env_ids, seed, options)
 
-    def _check_not_awaited(self, call: str) -> None:
-        """Raise PendingError while coroutines wait in `step_one`: a `recv` would take the results they wait for."""
-        for row, (future, _) in list(self._ones.items()):
-            if not future.get_loop().is_running():  # it will never end its wait; the row is pending as after `send`
-                del self._ones[row]
-        if self._ones:
-            waiting = f"{call}() while step_one() waits for envs {sorted(self._ones)[:8]}"
-            raise PendingError(f"{waiting}; await that first", "step_one")
+    def _send_reset(self, seed: Any, options: Any) -> None:
+        self._check_no_waits("reset")
+        super()._send_reset(seed, options)
 
-    def _check_no_ones(self, call: str) -> None:
+    def _dispatch_reset(self, rows: Rows, seeds: np.ndarray, options: Sequence[Any] | None) -> None:
+        self._gathering = None  # an error that was missed is of no interest any more
+        super()._dispatch_reset(rows, seeds, options)
+
+    def _check_not_awaited(self, call: str) -> None:
+        """Raise PendingError while coroutines wait in `step_one`: this call would take the results they wait for.
+
+        Those whose event loop was stopped do not count: their rows are pending as after `send`. They get an error if
+        the loop goes on.
+        """
+        running = {row: future for row, (future, _) in list(self._ones.items()) if future.get_loop().is_running()}
+        waiting = sorted(row for row, future in running.items() if not future.done())
+        if waiting:
+            raise PendingError(f"{call}() while step_one() waits for envs {waiting[:8]}; await that first", "step_one")
+        if running:
+            raise PendingError(
+                f"{call}() while envs {sorted(running)[:8]} end a step whose step_one() was cancelled; await "
+                "reset_one() of each first",
+                "step_one",
+            )
+        for row, (future, _) in self._ones.items():
+            if not future.done() and not future.get_loop().is_closed():
+                future.set_exception(
+                    PendingError(f"env {row} was left to {call}() while this event loop was stopped", "step_one")
+                )
+        self._ones.clear()
+        self._delivering = None
+
+    def _check_no_waits(self, call: str) -> None:
+        """Also raise CallOrderError while one waits in `recv_async`; it is cancelled if its event loop was stopped."""
         self._check_not_awaited(call)
-        if self._receiving:
+        if self._is_receiving:
             raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
+        if self._receiving is not None and not self._receiving.get_loop().is_closed():
+            self._receiving.cancel(f"{call}() was called while this event loop was stopped")
+        self._receiving = None
 
     def _one(self, call: str, env_id: Any) -> int:
         if not isinstance(self.engine, SupportsGatherAsync):
             able = registry.words(registry.declaring("awaitable"))
             raise UnsupportedError(f"{call}() needs {able}; this is the {self.engine.name} engine")
-        if len(self._ones) != self._call_order.pending_count or self._receiving:
+        if len(self._ones) != self._call_order.pending_count or self._is_receiving:
             raise PendingError(f"{call}() while results of send() are pending; recv_async() them first", "send")
         (row,) = self._call_order.parse_rows([env_id]).tolist()
         if row in self._ones and not (call == "reset_one" and self._ones[row][0].cancelled()):
@@ -245,6 +293,11 @@ class Awaiting(Transport):
                 "vector env per event loop"
             )
         return row
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether a `recv_async` waits; not in an event loop that was stopped."""
+        return self._receiving is not None and self._receiving.get_loop().is_running()
 
     def _delivering_loop(self) -> asyncio.AbstractEventLoop | None:
         """The running event loop in which a task hands results out; None if there is none."""
@@ -274,7 +327,12 @@ class Awaiting(Transport):
         self._ones[row] = future, form
         if self._delivering_loop() is None:
             self._delivering = loop.create_task(self._deliver())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # its result had just come
+                self._call_order.failed(np.array([row]))
+            raise
 
     async def _deliver(self) -> None:
         """Receive rows as they become ready, and hand each to the coroutine that waits for it."""

@@ -282,14 +282,7 @@ class Transport(gymnasium.vector.VectorEnv):
                     left = max(0.0, started + timeout - time.perf_counter())
             self._undelivered = rows = self._decorated.recv(count, left)
         except BaseException as error:
-            failure = error if isinstance(error, EnvError) else error.__context__  # Ctrl-C while it was being recorded
-            if isinstance(failure, EnvError):
-                self._call_order.broken = True
-                if isinstance(failure, WorkerTimeout):
-                    self._timed_out_after = timeout
-                    failure.message = failure.message.replace(f"within {left} s", f"within {timeout} s", 1)
-                else:
-                    self._call_order.failed(np.array(failure.rows))
+            self._note_failure(error, left, timeout)
             raise
         self._last_exchange = time.perf_counter()
         self._seconds_waiting += self._last_exchange - started
@@ -297,6 +290,17 @@ class Transport(gymnasium.vector.VectorEnv):
         self._exchanges += 1
         self._call_order.received(rows)
         return rows
+
+    def _note_failure(self, error: BaseException, left: float | None, timeout: float | None) -> None:
+        """The engine raised, after `left` seconds of the timeout if envs were late."""
+        failure = error if isinstance(error, EnvError) else error.__context__  # Ctrl-C while it was being recorded
+        if isinstance(failure, EnvError):
+            self._call_order.broken = True
+            if isinstance(failure, WorkerTimeout):
+                self._timed_out_after = timeout
+                failure.message = failure.message.replace(f"within {left} s", f"within {timeout} s", 1)
+            else:
+                self._call_order.failed(np.array(failure.rows))
 
     def _wait_for_some(self, least: int, most: int, until: float | None, timeout: float | None) -> int:
         """Wait until rows can be received, and return how many: at least, at most; those that are ready."""

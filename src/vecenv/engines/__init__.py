@@ -176,14 +176,18 @@ class SupportsClocks(Protocol):
 class SupportsGather(Protocol):
     """An engine that can wait for rows without receiving them. The rows of native engines need no waiting."""
 
-    def gather(self, count: int, seconds: float) -> int:
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
         """Wait until `count` of the sent rows are finished, or until `seconds` have passed.
+
+        Args:
+            timeout: after which a late env is what it is in `recv`: an error, or built again. Engines whose `recv`
+                never times out ignore it.
 
         Returns:
             How many rows `recv` can return without waiting; they may be more than `count`.
 
         Raises:
-            EnvError: a worker died, as in `recv`.
+            EnvError: a worker died or is late, as in `recv`.
         """
         ...
 

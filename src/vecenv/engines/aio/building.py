@@ -43,12 +43,15 @@ async def build_env(loop: asyncio.AbstractEventLoop, factory: Factory, row: int)
     Raises:
         Raised: what the factory raised, or a SpaceError about what it returned.
     """
-    home: Home = LoopHome(loop) if inspect.iscoroutinefunction(factory) else ThreadHome(loop, f"vecenv-env-{row}")
+    name = f"vecenv-env-{row}"
+    home: Home = LoopHome(loop) if inspect.iscoroutinefunction(factory) else ThreadHome(loop, name)
     work = home.start(factory)
     try:
         env, error = await asyncio.shield(work)
         if error is None and inspect.isawaitable(env):  # a function that is no `async def` and calls one
-            work = LoopHome(loop).start(lambda: env)
+            home.leave()
+            home = LoopHome(loop)
+            work = home.start(lambda: env)
             env, error = await asyncio.shield(work)
     except asyncio.CancelledError:
         if home.in_loop:
@@ -59,9 +62,9 @@ async def build_env(loop: asyncio.AbstractEventLoop, factory: Factory, row: int)
     if error is not None:
         home.leave()
         raise Raised(error)
-    if is_awaited(env):
+    if home.in_loop != is_awaited(env):
         home.leave()
-        home = LoopHome(loop)
+        home = ThreadHome(loop, name) if home.in_loop else LoopHome(loop)
     return env, home
 
 

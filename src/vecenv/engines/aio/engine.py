@@ -141,19 +141,22 @@ class AsyncioEngine(QueuedEngine):
             return
         self._stopping = True
         deadline = time.monotonic() + timeout
-        if self._loop.is_here:  # it cannot be waited for here: the loop closes the envs when it runs on
+        if self._loop.is_here or self._loop.is_stopped:  # waiting is no use: the loop closes the envs when it runs on
             self._closing = self._keep(self._close_all(timeout, self._complaints))
             self._closed = True
+            if self._loop.is_stopped:
+                text = "the event loop that the envs run in is stopped, and closes them when it runs on"
+                warn_of([f"{text}; use `async with` or `await envs.close_async()` in that loop"])
             return
         complaints: list[str] = []
-        if not (self._loop.is_alive if self._loop.is_own else self._loop.loop.is_running()):
+        if not self._loop.is_alive:
             self._leave_all()
             complaints.append(
                 "the event loop that the envs ran in ended before close(), so those with async methods were not "
                 "closed; use `async with` or `await envs.close_async()` in that loop"
             )
         else:
-            closing = self._loop.submit(self._close_all(0.8 * timeout, complaints))
+            closing = self._loop.submit(self._close_all(timeout, complaints))
             try:
                 closing.result(timeout)
             except (concurrent.futures.TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError):
@@ -240,8 +243,12 @@ class AsyncioEngine(QueuedEngine):
             )
 
         async def build(place: int) -> None:
+            async def awaited() -> Any:
+                return await works[place]
+
+            factory: Any = awaited
             try:
-                found[rows[place]] = await build_env(self._loop.loop, lambda: works[place], rows[place])
+                found[rows[place]] = await build_env(self._loop.loop, factory, rows[place])
             except Raised as raised:
                 found[rows[place]] = raised.error
                 raise
@@ -249,11 +256,18 @@ class AsyncioEngine(QueuedEngine):
         building = self._loop.submit(self._gather(build, self._building, len(rows), set()))
         try:
             building.result(max(0.0, seconds))
-        except concurrent.futures.TimeoutError:
-            building.cancel()
-        except Raised:  # the others are not needed then
-            for task in list(self._tasks):
-                self._loop.soon(task.cancel)
+        except (concurrent.futures.TimeoutError, Raised):
+            pass
+        finally:  # what is not built by now is not needed any more; then nothing is written into `found`
+            concurrent.futures.wait([self._loop.submit(self._cancel_tasks())], 2.0)
+
+    async def _cancel_tasks(self) -> None:
+        """Cancel what is built now, and wait a second for it."""
+        tasks = self._tasks.copy()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
 
     def _raise_failed(self, found: dict[int, Any]) -> None:
         """Raise why the first env that failed could not be built."""
@@ -290,7 +304,9 @@ class AsyncioEngine(QueuedEngine):
                 entry.close()
 
         async def leave() -> None:
-            works = [home.start(env.close) for env, home in homes]
+            works = {home.start(env.close) for env, home in homes}
+            if self._loop.is_own:  # and what `build_env` closes because it was cancelled
+                works |= asyncio.all_tasks() - {asyncio.current_task()}
             if works:
                 await asyncio.wait(works, timeout=1.0)
             for _, home in homes:
@@ -299,7 +315,7 @@ class AsyncioEngine(QueuedEngine):
         if self._loop.is_here:  # it cannot be waited for here: they are closed when the loop runs on
             self._keep(leave())
         else:
-            self._loop.submit(leave()).result(2.0)
+            concurrent.futures.wait([self._loop.submit(leave())], 2.0)
 
     def _late_start(self, row: int, seconds: float) -> WorkerTimeout:
         return WorkerTimeout(
@@ -354,9 +370,10 @@ class AsyncioEngine(QueuedEngine):
 
         return await asyncio.gather(*(self._keep(run(row)) for row in range(count)))
 
-    async def _close_all(self, seconds: float, complaints: list[str]) -> None:
-        """Cancel what runs and close all envs, for at most these seconds."""
-        rows, end = self._awaited, time.monotonic() + seconds
+    async def _close_all(self, timeout: float, complaints: list[str]) -> None:
+        """Cancel what runs and close all envs, for at most 0.8 of these seconds: the rest is for ending the loop."""
+        rows, seconds = self._awaited, 0.8 * timeout
+        end = time.monotonic() + seconds
         self._limits.clear()
         self._building.clear()
         mine = asyncio.current_task()
@@ -387,7 +404,7 @@ class AsyncioEngine(QueuedEngine):
                 complaints.append(f"env {works[work]} raised in close(): {text_of(error, repr):.1000}")
         for work in late:
             work.cancel()
-            complaints.append(f"env {works[work]} did not end within {seconds / 0.8:g} s and was left running")
+            complaints.append(f"env {works[work]} did not end within {timeout:g} s and was left running")
         complaints.sort()
         for home in rows.homes:
             home.leave()
@@ -395,7 +412,7 @@ class AsyncioEngine(QueuedEngine):
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def _leave_all(self) -> None:
-        """The event loop has ended: close what runs on threads, without waiting for it."""
+        """The event loop has ended, or does not run any more: close what runs on threads, without waiting for it."""
         for env, home in zip(self._awaited.envs, self._awaited.homes, strict=True):
             if isinstance(home, ThreadHome):
                 home.start_outside(functools.partial(close_quietly, env))
@@ -480,4 +497,7 @@ _open: weakref.WeakSet[AsyncioEngine] = weakref.WeakSet()
 def _close_open() -> None:
     """Close what the program left open, while its threads can still run."""
     for engine in list(_open):
-        engine.close(1.0)
+        if engine._loop.is_stopped:
+            engine._leave_all()
+        else:
+            engine.close(1.0)

@@ -55,9 +55,14 @@ class EnvLoop:
         """Whether the loop runs in this thread: then nothing must wait for the loop."""
         return threading.get_ident() == self.ident and self.loop.is_running()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is a loop of the user's that does not run now, and may run on."""
+        return not self.is_own and not self.loop.is_closed() and not self.loop.is_running()
+
     def check_may_wait(self, call: str) -> None:
         """Raise if this thread would wait for itself, or for a loop of the user's that does not run."""
-        if self._thread is None and not self.loop.is_closed() and not self.loop.is_running():
+        if self.is_stopped:
             raise CallOrderError(f"{call} waits for envs whose event loop does not run; {_INSTEAD}")
         if self.is_here:
             raise CallOrderError(f"{call} would stop the event loop that the envs run in; {_INSTEAD}")

@@ -141,7 +141,7 @@ class AleEngine:
         self._lose_interrupted()
         return self._pending.rows()
 
-    def gather(self, count: int, seconds: float) -> int:
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
         self._lose_interrupted()
         pending, deadline = self._pending, time.monotonic() + seconds
         while pending.missing(count):

@@ -173,7 +173,7 @@ class ProcessEngine:
     def pending(self) -> Rows:
         return self._ledger.rows()
 
-    def gather(self, count: int, seconds: float) -> int:
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
         if self._caller is not None:
             self._run_caller(self._caller)
         if self._pool.needs_recovery:
@@ -182,7 +182,7 @@ class ProcessEngine:
         ledger = self._ledger
         enough = ledger.enough_finished(min(count, ledger.count))
         self._gathered = True
-        self._waiter.gather(enough, seconds)
+        self._waiter.gather(enough, seconds, timeout)
         return ledger.count if ledger.all_finished() else ledger.count_ready()
 
     def gone(self) -> Rows:

@@ -60,8 +60,8 @@ class Waiter:
             yield_cpu()
         self._waited = clock() - started
 
-    def gather(self, satisfied: Callable[[], bool], seconds: float) -> None:
-        """Return once `satisfied`, or after these seconds. Raises if a worker dies, as `on_error` says."""
+    def gather(self, satisfied: Callable[[], bool], seconds: float, timeout: float | None) -> None:
+        """Return once `satisfied`, or after these seconds. Raises as `until` does."""
         self._words[:, EAGER] = True
         started = self._clock()
         end = started + seconds
@@ -69,7 +69,7 @@ class Waiter:
         def over() -> bool:
             return satisfied() or self._clock() >= end
 
-        self.park(over, None, started, lambda: self._pool.late(None), end)
+        self.park(over, timeout, started, lambda: self._pool.late(timeout), end)
 
     def park(
         self,

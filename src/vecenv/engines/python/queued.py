@@ -51,12 +51,14 @@ class QueuedEngine:
     def pending(self) -> Rows:
         return self._pending.rows()
 
-    def gather(self, count: int, seconds: float) -> int:
-        deadline = time.monotonic() + seconds
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
+        deadline = time.monotonic() + (seconds if timeout is None else min(seconds, timeout))
         self._eager = self._gathered = True
         self._drain()
         while self._pending.missing(count) and self._wait(deadline):
             pass
+        if timeout is not None and timeout <= seconds and self._pending.missing(count):
+            raise self._late(timeout)
         return self._pending.count_ready()
 
     async def gather_async(self, count: int, seconds: float | None = None) -> int:

@@ -84,7 +84,7 @@ class SyncEngine(LocalEngine):
     def pending(self) -> Rows:
         return self._pending.rows()
 
-    def gather(self, count: int, seconds: float) -> int:
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
         pending, deadline = self._pending, time.monotonic() + seconds
         while pending.missing(count) and time.monotonic() < deadline:
             self._run([next(row for row in pending.oldest(count).tolist() if not pending.finished[row])])

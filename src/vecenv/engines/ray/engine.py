@@ -147,15 +147,19 @@ class RayEngine:
     def pending(self) -> Rows:
         return self._pending.rows()
 
-    def gather(self, count: int, seconds: float) -> int:
+    def gather(self, count: int, seconds: float, timeout: float | None = None) -> int:
         self._resume()
-        deadline = time.monotonic() + seconds
+        self._since = time.monotonic()
+        deadline = self._since + seconds
         while self._pending.missing(count):
-            ready = self._pool.wait(list(self._sent), max(0.0, deadline - time.monotonic()))
+            left, longest = self._left(timeout), max(0.0, deadline - time.monotonic())
+            ready = self._pool.wait(list(self._sent), longest if left is None else min(left, longest))
             for reference in ready:
                 self._complete(reference)
-            if not ready:
+            if not ready and (left is None or longest < left):
                 break
+            if not ready:
+                self._late(timeout)
         return self._pending.count_ready()
 
     def gone(self) -> Rows:
