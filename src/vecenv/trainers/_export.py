@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector.utils import create_empty_array
 from torch import Tensor, nn
 
 from vecenv._batch.layout import Layout
 from vecenv._util.files import write_file
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.trainers._device import CPU, copy_to, put
+from vecenv.trainers._networks import example
 
 _ROWS = 2
 """Rows of the example that is followed through the network; files take any number of rows."""
@@ -64,7 +64,7 @@ class _Function(nn.Module):
 
     def example(self) -> tuple[tuple[Tensor, ...], list[str], list[str]]:
         """Inputs of two rows; the names of inputs and of outputs."""
-        leaves = self._layout.flat(put(create_empty_array(self._layout.space, _ROWS), CPU))
+        leaves = self._layout.flat(put(example(self._layout.space, _ROWS), CPU))
         names = [f"obs.{leaf.path}" if leaf.path else "obs" for leaf in self._layout.leaves]
         inputs, outputs = list(leaves), ["actions"]
         if self._masked:
