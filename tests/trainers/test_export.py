@@ -1,6 +1,7 @@
 """Exported policies: files that other programs run choose the same actions as the policy."""
 
 import importlib.util
+import logging
 import warnings
 
 import numpy as np
@@ -22,9 +23,20 @@ def of_bandit(observation, action, **changes):
     return PPO(envs, PPOConfig(**{**SMALL, "image_features": 8, **changes}), seed=0).learn(64)
 
 
+def of_large_numbers():
+    """Observations that would be equal as float32."""
+    trainer = of_bandit(spaces.Box(1e6, 1e6 + 1, (3,), np.float64), spaces.Box(-1, 1, (2,)), normalize_obs=True)
+    moments = trainer.collector.normalize.moments[""]
+    moments.mean, moments.var = np.full(3, 1e6 + 0.5), np.full(3, 1e-3)
+    return trainer
+
+
 CASES = {
     "normalized": lambda: PPO("CartPole-v1", PPOConfig(**SMALL, normalize_obs=True), seed=0).learn(256),
     "nested": lambda: of_bandit(NESTED, spaces.MultiDiscrete([2, 3], start=[1, 1])),
+    "float64": lambda: of_bandit(spaces.Dict({"x": spaces.Box(-1, 1, (2,), np.float64)}), spaces.Box(-1, 1, (2,))),
+    "normalized float64": of_large_numbers,
+    "choices": lambda: of_bandit(spaces.Discrete(5, start=2), spaces.Discrete(3)),
     "image": lambda: of_bandit(IMAGE, spaces.Box(-0.01, 0.01, (2, 1))),
     "lstm": lambda: of_bandit(NESTED, spaces.Discrete(3, start=-1), lstm=4),
     "masks": lambda: PPO("Taxi-v3", PPOConfig(**SMALL, mask="action_mask"), seed=0).learn(64),
@@ -49,11 +61,12 @@ def runner(path):
 @pytest.mark.timeout(240)  # importing what writes ONNX takes seconds
 @pytest.mark.parametrize("suffix", ["pt", "onnx"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_file_acts_as_the_policy(case, suffix, tmp_path):
+def test_the_file_acts_as_the_policy(case, suffix, tmp_path, caplog):
     trainer = CASES[case]()
     policy, path = trainer.policy, tmp_path / f"policy.{suffix}"
     policy.export(path)
     trainer.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     run, space = runner(path), trainer.collector.envs[0].single_observation_space
     space.seed(0)
     generator, memory = np.random.default_rng(0), [np.zeros((5, 4), np.float32)] * 2

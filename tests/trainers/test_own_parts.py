@@ -20,8 +20,8 @@ from torch import nn
 
 import vecenv
 from tests.trainers.test_devices import DEEP
-from tests.trainers.test_trainers import SMALL, SOFT, vector
-from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnsafeFile
+from tests.trainers.test_trainers import SMALL, SOFT, Bandit, vector
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnsafeFile, UnsupportedError
 from vecenv.trainers import (
     CSV,
     DQN,
@@ -712,6 +712,33 @@ def test_a_policy_says_that_these_are_no_observations(obs):
     with pytest.raises(SpaceError, match=r"these are no observations of Box"):
         trainer.policy(obs)
     trainer.close()
+
+
+class Embedded(nn.Module):
+    """An embedding of choices that begin with `start`."""
+
+    def __init__(self, space, outputs):
+        super().__init__()
+        self.start, self.outputs = int(space.start), nn.Embedding(int(space.n), outputs + 1)
+
+    def forward(self, obs, memory, began):
+        found = self.outputs(obs - self.start)
+        return found[:, 1:], found[:, 0], None
+
+
+def test_networks_are_tried_with_observations_of_the_space():
+    """Zero is none of the choices 2 ... 6."""
+    envs = vecenv.make(lambda: Bandit(spaces.Discrete(5, start=2), spaces.Discrete(3)), 2, autoreset="same-step")
+    with closing(envs):
+        trainer = PPO(envs, PPOConfig(**SMALL), network=Embedded)
+        trainer._measure_acting()
+        assert trainer.policy(6) in range(3)
+
+
+def test_spaces_without_numbers_are_refused_with_networks_of_ones_own():
+    envs = vecenv.make(lambda: Bandit(spaces.Text(4), spaces.Discrete(3)), 2, autoreset="same-step")
+    with closing(envs), pytest.raises(UnsupportedError, match="learning needs spaces of numbers"):
+        PPO(envs, PPOConfig(**SMALL), network=lambda space, outputs: nn.Linear(1, outputs))
 
 
 def test_wrong_arguments_of_learn_are_refused_before_a_step():

@@ -11,7 +11,7 @@ from vecenv.trainers import PPOConfig
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._checkpoint import load_tree, save_tree, tensors
 from vecenv.trainers._distributions import head_of
-from vecenv.trainers._networks import Encoder, Stacks
+from vecenv.trainers._networks import Encoder, Stacks, example
 from vecenv.trainers._optimizer import Adam, Flat, RMSprop
 from vecenv.trainers._progress import Episodes
 from vecenv.trainers._soft_networks import SoftActor, Squashed
@@ -228,6 +228,19 @@ def test_files_that_would_run_code_and_damaged_ones_are_refused(tmp_path):
         load_tree(tmp_path / "none.npz")
     with pytest.raises(TypeError, match="cannot be stored as data"):
         save_tree(tmp_path / "object.npz", {"a": object()})
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(5, start=2), spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 2], [3, 4]]),
+     spaces.MultiBinary(3), spaces.Box(3, 5, (2,), np.int8), spaces.Box(-np.inf, -2), spaces.Box(0, 1, (3,), np.bool_),
+     spaces.Dict({"a": spaces.Discrete(2, start=-3), "t": spaces.Tuple((spaces.Box(1, 2), spaces.Box(-1, 1, ())))})],
+    ids=str,
+)  # fmt: skip
+def test_examples_are_in_their_space(space):
+    from gymnasium.vector.utils import batch_space
+
+    assert batch_space(space, 2).contains(example(space, 2))
 
 
 def test_a_trainers_mean_return_leaves_out_what_a_fault_ended():

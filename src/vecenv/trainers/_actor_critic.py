@@ -7,14 +7,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from gymnasium import Space
-from gymnasium.vector.utils import create_empty_array
 from torch import Tensor, nn
 
 from vecenv._batch.layout import map_tree
 from vecenv._util.checks import brief
 from vecenv.errors import CallOrderError, ConfigError, ConfigTypeError
 from vecenv.trainers._device import put
-from vecenv.trainers._networks import Encoder, Stacks, orthogonal
+from vecenv.trainers._networks import Encoder, Stacks, example, orthogonal
 
 
 @runtime_checkable
@@ -104,7 +103,7 @@ class OwnNetwork(PolicyNetwork):
 
     def check(self, observation_space: Space[Any], width: int, values: bool, device: torch.device) -> None:
         """Run two observations through the network. Raises ConfigError unless it returns what `Network` says."""
-        obs = put(create_empty_array(observation_space, 2), device)
+        obs = put(example(observation_space, 2), device)
         try:
             with torch.no_grad():
                 found = self(obs, self.initial_memory(2, device), torch.ones(2, dtype=torch.bool, device=device))

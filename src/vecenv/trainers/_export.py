@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
+import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector.utils import create_empty_array
 from torch import Tensor, nn
 
 from vecenv._batch.layout import Layout
 from vecenv._util.files import write_file
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.trainers._device import CPU, copy_to, put
+from vecenv.trainers._networks import example
 
 _ROWS = 2
 """Rows of the example that is followed through the network; files take any number of rows."""
@@ -55,7 +58,8 @@ class _Function(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         count = len(self._layout.leaves)
         raw, rest = self._layout.nest(list(inputs[:count])), list(inputs[count:])
-        obs, mask = self._normalized(raw), rest.pop(0) if self._masked else None
+        # Numbers are float64 until they are normalized, as in the policy.
+        obs, mask = put(self._normalized(raw), CPU), rest.pop(0) if self._masked else None
         if self._mask_key is not None:
             mask = raw[self._mask_key].flatten(1) != 0
         began = rest.pop() if self.network.recurrent else None
@@ -64,9 +68,9 @@ class _Function(nn.Module):
 
     def example(self) -> tuple[tuple[Tensor, ...], list[str], list[str]]:
         """Inputs of two rows; the names of inputs and of outputs."""
-        leaves = self._layout.flat(put(create_empty_array(self._layout.space, _ROWS), CPU))
+        inputs = [torch.from_numpy(leaf) for leaf in self._layout.flat(example(self._layout.space, _ROWS))]
         names = [f"obs.{leaf.path}" if leaf.path else "obs" for leaf in self._layout.leaves]
-        inputs, outputs = list(leaves), ["actions"]
+        outputs = ["actions"]
         if self._masked:
             inputs.append(torch.ones(_ROWS, self.network.head.inputs, dtype=torch.bool))
             names.append("mask")
@@ -112,13 +116,24 @@ def _torchscript(function: nn.Module, inputs: tuple[Tensor, ...], names: list[st
 
 
 def _onnx(function: nn.Module, inputs: tuple[Tensor, ...], names: list[str], outputs: list[str]) -> bytes:
-    file = io.BytesIO()
-    with warnings.catch_warnings():
+    file, rows = io.BytesIO(), torch.export.Dim("rows")
+    with warnings.catch_warnings(), _errors_only("torch.onnx"):
         warnings.simplefilter("ignore")  # of torch and onnxscript about themselves
-        rows = torch.export.Dim("rows")
         program: Any = torch.onnx.export(
             function, inputs, dynamo=True, verbose=False, input_names=names, output_names=outputs,
             dynamic_shapes=(tuple({0: rows} for _ in inputs),),
         )  # fmt: skip
         program.save(file)
     return file.getvalue()
+
+
+@contextlib.contextmanager
+def _errors_only(name: str) -> Iterator[None]:
+    """Keep a logger from logging warnings, such as that torchvision, which is not needed, is not installed."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

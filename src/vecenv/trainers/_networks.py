@@ -67,8 +67,8 @@ class OneHot(nn.Module):
 class Pixels(nn.Module):
     """Convolutions over images [batch, channels, height, width], or with the channels last.
 
-    Large images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3. Integers are divided by
-    `highest`, the highest value of the space, so that inputs are between 0 and 1.
+    Large images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3. Those of uint8 are divided
+    by `highest`, the highest value of the space, so that inputs are between 0 and 1.
     """
 
     def __init__(self, shape: tuple[int, ...], features: int, highest: float = 255.0) -> None:
@@ -131,6 +131,18 @@ class Stacks(nn.Module):
         for weight, bias in layers:
             hidden = activation(torch.baddbmm(bias, hidden, weight))
         return hidden
+
+
+def example(space: Space[Any], rows: int) -> Any:
+    """A batch of observations in the space: of a Box the numbers nearest to zero, of others the first choices."""
+    batch = Storage(space, (rows,))
+    batch.check_plain("learning")
+    for leaf, column in zip(batch.layout.leaves, batch.columns, strict=True):
+        if isinstance(leaf.space, spaces.Box):
+            column[:] = np.minimum(np.maximum(column, leaf.space.low), leaf.space.high)
+        else:
+            column += getattr(leaf.space, "start", 0)
+    return batch.tree
 
 
 def orthogonal(layer: Any, gain: float) -> Any:

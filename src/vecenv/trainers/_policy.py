@@ -11,10 +11,11 @@ import torch
 from gymnasium import Space, spaces
 from torch import nn
 
-from vecenv._batch.layout import Layout, map_tree
+from vecenv._batch.layout import Layout
+from vecenv._batch.leaf import Leaf, at
 from vecenv._util.checks import brief
 from vecenv.errors import SpaceError
-from vecenv.trainers._device import CPU, copy_to, find_device, generator_for, put
+from vecenv.trainers._device import CPU, copy_to, find_device, generator_for, host, put
 from vecenv.wrappers._normalize_observation import Normalize
 
 
@@ -50,6 +51,7 @@ class Policy:
     ) -> None:
         self._network, self._normalize = network.eval(), normalize
         self.observation_space, self.action_space = observation_space, action_space
+        self._layout = None if observation_space is None else Layout(observation_space)
         seen = isinstance(observation_space, spaces.Dict) and mask_name in observation_space.spaces
         self.mask_name, self.mask_key = (None, mask_name) if seen else (mask_name, None)
         self.device = next((part.device for part in network.parameters()), CPU)
@@ -122,13 +124,14 @@ class Policy:
             obs: nested like the space: one observation of an env, or a batch of them.
             deterministic: whether to return the most probable actions; False samples them.
             mask: which actions are allowed, [batch, actions], or [actions] with one observation.
+
+        Raises:
+            SpaceError: as of `predict`.
         """
-        self._check_kind(obs)
-        single = self._is_single(obs)
-        if single:
-            obs = map_tree(lambda leaf: leaf[None] if isinstance(leaf, torch.Tensor) else np.asarray(leaf)[None], obs)
-            mask = None if mask is None else np.asarray(mask)[None]
-        actions, self._state = self.predict(obs, self._state, self._began, deterministic, mask)
+        obs, single = self._checked(obs)
+        if single and mask is not None:
+            mask = np.asarray(mask)[None]
+        actions, self._state = self._act(obs, self._state, self._began, deterministic, mask)
         self._began = None
         return actions[0] if single else actions
 
@@ -150,53 +153,59 @@ class Policy:
             action_masks: which actions are allowed, [batch, actions].
 
         Raises:
-            SpaceError: the network cannot take these observations, whose shape is not that of training.
+            SpaceError: observations or masks have another structure or shape than in training, or observations are
+                not in the space: 2.7 or 99 for Discrete(3). Numbers of a Box may be outside its bounds.
         """
-        self._check_kind(obs)
-        began = None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device)
-        if action_masks is None and self.mask_key is not None:
-            action_masks = masks_in(obs, self.mask_key)
-        masks = None if action_masks is None else put(_masks(action_masks), self.device)
+        obs, single = self._checked(obs)
+        if single:
+            raise SpaceError("predict takes a batch of observations, this is one; call the policy itself: policy(obs)")
+        return self._act(obs, state, episode_start, deterministic, action_masks)
+
+    def _act(self, obs: Any, state: Any, began: Any, deterministic: bool, masks: Any) -> tuple[np.ndarray, Any]:
+        """As `predict`, for observations from `_checked`."""
+        began = None if began is None else put(np.asarray(began, np.bool_), self.device)
+        if masks is None and self.mask_key is not None:
+            masks = masks_in(obs, self.mask_key)
+        if masks is not None:
+            masks = put(self._checked_masks(masks, obs), self.device)
         generator = None if deterministic else self._generator
+        seen = obs if self._normalize is None else self._normalize.normalize(obs)
+        with torch.inference_mode():
+            actions, state = self._network.act(  # type: ignore[operator]  # the networks of trainers have `act`
+                put(seen, self.device), state, began, masks, generator
+            )
+            return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
+
+    def _checked(self, obs: Any) -> tuple[Any, bool]:
+        """A batch with the structure, shapes and dtypes of the space, and whether one observation was given.
+
+        Without a space, observations are not checked.
+        """
+        layout = self._layout
+        if layout is None:
+            return obs, False
         try:
-            seen = obs if self._normalize is None else self._normalize.normalize(obs)
-            with torch.inference_mode():
-                actions, state = self._network.act(  # type: ignore[operator]  # the networks of trainers have `act`
-                    put(seen, self.device), state, began, masks, generator
-                )
-                return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
-        except (RuntimeError, ValueError) as error:  # of torch, of NumPy
-            shape, trained = self._shapes(obs)
-            if trained is None or shape[1:] == trained:
-                raise
-            raise SpaceError(
-                f"observations have shape {shape[1:]}, the policy was trained on {trained}; make the envs as for "
-                "training, with the same preprocessing and wrappers"
-            ) from error
+            given = [leaf if isinstance(leaf, torch.Tensor) else np.asarray(leaf) for leaf in layout.flat(obs)]
+        except (LookupError, TypeError, ValueError) as error:
+            raise SpaceError(f"these are no observations of {layout.space}: {brief(obs)}") from error
+        single = given[0].ndim == len(layout.leaves[0].shape)
+        axes = () if single else tuple(given[0].shape[:1])
+        return layout.nest([_fitting(*pair, axes) for pair in zip(layout.leaves, given, strict=True)]), single
 
-    def _is_single(self, obs: Any) -> bool:
-        """Whether this is one observation rather than a batch."""
-        shape, trained = self._shapes(obs)
-        return trained is not None and len(shape) == len(trained)
-
-    def _check_kind(self, obs: Any) -> None:
-        """Raise SpaceError for what cannot be observations at all."""
-        space = self.observation_space
-        if space is None or isinstance(obs, torch.Tensor):
-            return
-        if isinstance(space, spaces.Dict):
-            fits = isinstance(obs, Mapping) and space.spaces.keys() <= obs.keys()
-        else:
-            fits = isinstance(space, spaces.Tuple) or np.asarray(obs).dtype.kind in "biuf"
-        if not fits:
-            raise SpaceError(f"these are no observations of {space}: {brief(obs)}")
-
-    def _shapes(self, obs: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """The shape of the first leaf of `obs`, and what it is in one observation; None if the space is not known."""
-        while isinstance(obs, (dict, tuple)):
-            obs = next(iter(obs.values())) if isinstance(obs, dict) else obs[0]
-        space = self.observation_space
-        return tuple(np.shape(obs)), None if space is None else tuple(Layout(space).leaves[0].shape)
+    def _checked_masks(self, given: Any, obs: Any) -> np.ndarray:
+        """Masks as booleans, from numbers of any dtype or from one object per row."""
+        inputs = getattr(self._network.head, "inputs", None)
+        if inputs is None:
+            raise SpaceError(f"masks are for choices, the actions of this policy are {self.action_space}")
+        try:
+            masks = np.asarray(given)
+            masks = np.stack(masks.tolist()) if masks.dtype == object else masks
+        except (TypeError, ValueError) as error:
+            raise SpaceError(f"masks must have {inputs} entries for each observation, got {brief(given)}") from error
+        rows = len(masks) if self._layout is None else len(self._layout.flat(obs)[0])
+        if masks.shape != (rows, inputs):
+            raise SpaceError(f"masks must have shape {(rows, inputs)}, [observations, actions], got {masks.shape}")
+        return np.asarray(masks, np.bool_)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}
@@ -218,7 +227,48 @@ def masks_in(obs: Any, key: str) -> np.ndarray:
     return masks | ~masks.any(axis=1, keepdims=True)
 
 
-def _masks(given: Any) -> np.ndarray:
-    """Masks as booleans, from numbers of any dtype or from one object per row."""
-    given = np.asarray(given)
-    return np.asarray(np.stack(given.tolist()) if given.dtype == object else given, np.bool_)
+def _fitting(leaf: Leaf, given: Any, axes: tuple[int, ...]) -> Any:
+    """A batch of a leaf as in training: its shape behind `axes`, which are () for one observation, and its dtype.
+
+    Arrays are contiguous and writable, as torch wants them.
+    """
+    tensor = isinstance(given, torch.Tensor)
+    # Tensors keep their precision: "mps" has no float64.
+    fits = leaf.dtype.kind == "f" and given.is_floating_point() if tensor else given.dtype == leaf.dtype
+    values = given if fits else _cast(leaf, given)
+    if values.shape != axes + leaf.shape:
+        raise SpaceError(_shape_message(leaf, tuple(values.shape), axes))
+    if not axes:
+        values = values[None]
+    if not tensor:
+        values = np.ascontiguousarray(values)
+        values = values if values.flags.writeable else values.copy()
+    if isinstance(leaf.space, (spaces.Discrete, spaces.MultiDiscrete)):
+        numbers, (low, high) = host(values), leaf.bounds
+        if ((numbers < low) | (numbers > high)).any():  # indices that networks do not have
+            raise SpaceError(f"observations{at(leaf.path)} are not in {leaf.space}: {brief(given)}")
+    return values
+
+
+def _cast(leaf: Leaf, given: Any) -> Any:
+    """Numbers in the dtype of the leaf. Raises SpaceError if whole numbers would be others."""
+    if isinstance(given, torch.Tensor):
+        values = given.to(getattr(torch, leaf.dtype.name))
+    elif given.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = given.astype(leaf.dtype)
+    else:
+        raise SpaceError(f"these are no observations of {leaf.space}: {brief(given)}")
+    if values is not given and leaf.dtype.kind != "f" and not bool((values == given).all()):
+        raise SpaceError(f"observations{at(leaf.path)} must be {leaf.dtype} as in {leaf.space}, got {brief(given)}")
+    return values
+
+
+def _shape_message(leaf: Leaf, shape: tuple[int, ...], axes: tuple[int, ...]) -> str:
+    one = shape[1:] if len(shape) > len(leaf.shape) else shape
+    if one == leaf.shape:
+        return f"observations{at(leaf.path)} have shape {shape}; to fit the other parts it must be {axes + leaf.shape}"
+    return (
+        f"observations{at(leaf.path)} have shape {one}, the policy was trained on {leaf.shape}; make the envs as for "
+        "training, with the same preprocessing and wrappers"
+    )

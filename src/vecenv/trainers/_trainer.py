@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from gymnasium.vector.utils import create_empty_array
 
 from vecenv._util.checks import brief, positive_int
 from vecenv._util.specs import PETTINGZOO, imports_code
@@ -23,6 +22,7 @@ from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tenso
 from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
 from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
 from vecenv.trainers._evaluation import PeriodicEvaluation
+from vecenv.trainers._networks import example
 from vecenv.trainers._optimizer import Flat, OptimizerClass
 from vecenv.trainers._policy import Policy
 from vecenv.trainers._progress import Callbacks, Clock, callbacks_of
@@ -243,9 +243,9 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def _measure_acting(self) -> None:
-        """Find out whether the CPU or the device acts faster, with zeros as observations."""
+        """Find out whether the CPU or the device acts faster."""
         self._measure = False
-        obs = create_empty_array(self.collector.observation_space, self.collector.num_envs)
+        obs = example(self.collector.observation_space, self.collector.num_envs)
         networks = {device: copy_to(self.network, device) for device in (CPU, self.device)}
 
         def act(device: torch.device) -> None:
