@@ -35,6 +35,7 @@ from vecenv.trainers import (
     TensorBoard,
     a2c,
 )
+from vecenv.trainers._collect import _numbers_of
 from vecenv.trainers._progress import callbacks_of
 from vecenv.trainers.ppo import clipped_value_loss
 
@@ -638,6 +639,39 @@ def test_training_with_frozen_layers_dropout_or_batch_norm_goes_on_bit_for_bit(t
     assert torch.equal(torch.get_rng_state(), state)
     for name, value in whole.network.state_dict().items():
         assert torch.equal(again.network.state_dict()[name], value), name
+
+
+class Mixed(gymnasium.Env):
+    """Numbers, a choice and an image."""
+
+    observation_space = spaces.Dict(
+        n=spaces.Box(-50, 50, (3,), np.float32), c=spaces.Discrete(3), i=spaces.Box(0, 255, (36, 36, 1), np.uint8)
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_of_a_dict_the_numbers_are_normalized_and_choices_and_images_are_not():
+    with vecenv.make(Mixed, 2, engine="sync", autoreset="same-step") as envs:
+        config = PPOConfig(**SMALL, image_features=16, normalize_obs=True)
+        trainer = PPO(envs, config, seed=0).learn(64)
+        assert list(trainer.collector.normalize.moments) == ["n"]
+        seen = trainer.buffer.obs
+        assert abs(seen["n"]).max() <= 10.0
+        assert seen["i"].max() > 200
+        assert set(np.unique(seen["c"])) <= {0, 1, 2}
+        obs, _ = envs.reset(seed=5)
+        assert trainer.policy(obs).shape == (2,)
+    only = spaces.Dict(c=spaces.Discrete(3))
+    with pytest.raises(ConfigError, match="no part is a Box of numbers"):
+        _numbers_of(only)
 
 
 class Descent:

@@ -92,7 +92,7 @@ class Collector:
         """Rows of each env: how many agents it has."""
         self.observation_space = self.envs[0].single_observation_space
         self.action_space = self.envs[0].single_action_space
-        self.normalize = Normalize(1e-8, clip) if normalize_obs else None
+        self.normalize = Normalize(1e-8, clip, _numbers_of(self.observation_space)) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         if mask is not None and isinstance(self.action_space, gymnasium.spaces.Box):
             raise ConfigError(f"mask={mask!r} is for actions that are choices, these are {self.action_space}")
@@ -252,6 +252,17 @@ def tensor_env_of(envs: Any) -> Any:
     if found[0].metadata.get("autoreset_mode", AutoresetMode.SAME_STEP) != AutoresetMode.SAME_STEP:
         raise ConfigError('envs on a device must be made with autoreset="same-step" to be trained on')
     return found[0]
+
+
+def _numbers_of(space: gymnasium.Space[Any]) -> list[str] | None:
+    """The parts of a Dict that can be normalized: numbers, but neither choices nor images; None: it is no Dict."""
+    if not isinstance(space, gymnasium.spaces.Dict):
+        return None
+    boxes = {key: part for key, part in space.spaces.items() if isinstance(part, gymnasium.spaces.Box)}
+    found = [key for key, part in boxes.items() if part.dtype != np.uint8 or len(part.shape) != 3]
+    if not found:
+        raise ConfigError(f"normalize_obs has nothing to normalize in {space}: no part is a Box of numbers")
+    return found
 
 
 def _check_alike(envs: Any, others: Any) -> None:
