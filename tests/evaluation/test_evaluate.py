@@ -12,7 +12,7 @@ import vecenv
 from tests.evaluation.worlds import ENGINES, Counted, Drift, lean, play
 from vecenv import scenarios
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, RestartLimit, SpaceError
-from vecenv.evaluation._evaluate import _is_endless
+from vecenv.evaluation._evaluate import _limit_of
 
 SPEEDS = {"train": scenarios.uniform(speed=(0.05, 0.2)), "test": scenarios.grid(speed=[0.02, 0.4], spread=[0.0, 0.3])}
 
@@ -445,9 +445,67 @@ def test_a_time_limit_of_the_caller_is_the_one_that_holds_and_that_of_an_env_is_
     assert "cut" not in str(result)
 
 
+@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("num_envs", [1, 3, 20])
+@pytest.mark.parametrize("env", [Counted, lambda: Counted()], ids=["class", "function"])
+def test_a_limit_cuts_the_episodes_of_any_env_where_a_plain_loop_would(env, num_envs, engine):
+    kinds = {"usual": {}, "ahead": {"start": 2.0}}
+    options = {"workers": 2, "batch_size": 1} if engine != "sync" and num_envs > 1 else {}
+    result = vecenv.evaluate(
+        lean, env, episodes=10, seeds=[3, 8], scenarios=kinds, num_envs=num_envs, engine=engine, resamples=50,
+        max_episode_steps=4, **options,
+    )  # fmt: skip
+    episodes = list(zip(result.episode_seeds.tolist(), result.parameters, strict=True))
+    expected = [play(Counted(), lean, seed, values, limit=4) for seed, values in episodes]
+    whole = [play(Counted(), lean, seed, values)[1] for seed, values in episodes]
+    assert list(zip(result.returns.tolist(), result.lengths.tolist(), strict=True)) == expected
+    assert result.terminated.tolist() == [length <= 4 for length in whole]
+    assert 5 < result.cut == sum(length > 4 for length in whole) < len(whole) - 5
+
+
+class Endless(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.zeros(1), 1.0, False, False, {}
+
+
+def test_episodes_of_a_class_a_function_and_agents_are_cut_too_if_nobody_sets_a_limit(monkeypatch):
+    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+    for env in (Endless, lambda: Endless(), lambda: gymnasium.wrappers.TimeLimit(Endless(), 50)):
+        result = vecenv.evaluate(lambda obs: np.zeros(len(obs), np.int64), env, episodes=20, resamples=50)
+        assert (result.cut, set(result.lengths.tolist()), set(result.returns.tolist())) == (20, {30}, {30.0})
+    result = vecenv.evaluate(lambda obs: np.zeros(len(obs), np.int64), "Pursuit-v0", episodes=3, resamples=50)
+    assert (result.cut, max(result.lengths)) == (0, 300)  # has a limit of its own
+    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 5)
+    result = vecenv.evaluate(random_legal, "ConnectFourDuel-v0", episodes=3, num_envs=2, resamples=50)
+    assert (result.cut, result.lengths.tolist()) == (3, [5, 5, 5])
+
+
+def random_legal(obs, mask):
+    return mask.argmax(axis=-1)
+
+
+def test_no_limit_at_all_can_be_asked_for_and_a_limit_is_a_number():
+    env = lambda: gymnasium.wrappers.TimeLimit(Endless(), 27_010)  # noqa: E731
+    for none in (None, -1):
+        result = vecenv.evaluate(
+            lambda obs: np.zeros(len(obs), np.int64), env, episodes=1, resamples=50, max_episode_steps=none
+        )
+        assert (result.cut, result.lengths.tolist()) == (0, [27_010])
+    for wrong in (0, 2.5, "many"):
+        with pytest.raises((ConfigError, ConfigTypeError), match="max_episode_steps must be"):
+            vecenv.evaluate(lean, Endless, max_episode_steps=wrong)
+
+
 def test_games_have_a_time_limit_of_their_own():
     pytest.importorskip("ale_py")
-    for id in ("ALE/Pong-v5", "ale_py:ALE/Pong-v5", "Pong-v4", "ale_py:Pong-v4", gymnasium.spec("Pong-v4")):
-        assert not _is_endless(id), id
-    assert _is_endless("CliffWalking-v1")
-    assert _is_endless("gymnasium:CliffWalking-v1")
+    for id in ("ALE/Pong-v5", "Pong-v4", "PongNoFrameskip-v4"):
+        assert _limit_of(gymnasium.spec(id)) is None, id
+    assert _limit_of(gymnasium.spec("CartPole-v1")) is None
+    assert _limit_of(gymnasium.spec("CliffWalking-v1")) == _limit_of(None) == 27_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
@@ -71,11 +72,13 @@ def lean(obs: np.ndarray) -> np.ndarray:
     return (obs[:, 0] < 0.9).astype(np.int64)
 
 
-def play(env: gymnasium.Env, policy: Any, seed: int, options: dict[str, Any]) -> tuple[float, int]:
-    """One episode by a plain loop: the oracle."""
+def play(
+    env: gymnasium.Env, policy: Any, seed: int, options: dict[str, Any], limit: float = math.inf
+) -> tuple[float, int]:
+    """One episode by a plain loop, up to a number of steps: the oracle."""
     obs, _ = env.reset(seed=seed, options=options or None)
     total, length, over = 0.0, 0, False
-    while not over:
+    while not over and length < limit:
         obs, reward, terminated, truncated, _ = env.step(policy(obs[None])[0])
         total, length, over = total + reward, length + 1, terminated or truncated
     return total, length

@@ -43,7 +43,8 @@ class AgentRows:
         self.num_envs, self.unwrapped = envs.num_envs, envs.rows
         self.single_action_space = envs.rows.single_action_space
         self.single_observation_space: Any = envs.rows.single_observation_space["obs"]  # type: ignore[index]  # a Dict
-        self.close, self.reset, self.send = envs.close, envs.reset, envs.send
+        self.close, self.reset = envs.close, envs.reset
+        self.send, self.send_reset = envs.send, envs.send_reset
 
     def recv(self) -> RowStep:
         """Wait for some of the envs that were sent."""

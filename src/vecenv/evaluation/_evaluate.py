@@ -14,9 +14,8 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv._make.make import make
 from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
-from vecenv._util.specs import without_module
+from vecenv._util.specs import PETTINGZOO
 from vecenv.agents import MultiAgentVectorEnv
-from vecenv.atari._ids import GAME_IDS
 from vecenv.engines import registry
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.errors import ConfigError, ConfigTypeError
@@ -30,6 +29,7 @@ from vecenv.scenarios._parameter_writers import parameter_writer
 
 _MANY, _SOME = 1024, 16
 """Default number of envs that run at once: of a kernel, of Python envs."""
+_LIMIT = "max_episode_steps"
 _LONGEST = 27_000
 """Steps after which episodes of an env without a time limit are cut: as many as Atari games have."""
 
@@ -82,9 +82,9 @@ def evaluate(
     The seed and the parameters of an episode depend only on the seed, the name of the scenario and the number of the
     episode. So does its return, if the policy's action for one env does not depend on the other envs: neither engine,
     workers nor the number of envs matter. Every episode runs to its end; an env for which no episode is left is not
-    stepped again. Registered envs without a time limit (CliffWalking-v1) get one of 27,000 steps, so that a policy
-    that never reaches the goal is evaluated in finite time. `Evaluation.cut` counts the episodes that this limit or
-    your `max_episode_steps` ended.
+    stepped again. Where no time limit is known (CliffWalking-v1, envs that a function or class makes), episodes are
+    cut after 27,000 steps, so that a policy that never reaches the goal is evaluated in finite time. `Evaluation.cut`
+    counts the episodes that this limit or your `max_episode_steps` ended.
 
     Args:
         policy: a function of a batch of observations that returns a batch of actions; or of (obs, state,
@@ -107,7 +107,7 @@ def evaluate(
             The other parameters are reset options. For kernels they are the kernel's parameters.
         wrap: applied to the vector env, e.g. to normalize observations. Returns are those of the unwrapped env.
         progress: called with the number of ended episodes and of all episodes, from the thread that runs them.
-        **make_options: as in `make`; `max_episode_steps` is a time limit of your own, for registered envs and kernels.
+        **make_options: as in `make`; `max_episode_steps` is a time limit of your own, None for none but the env's.
 
     Returns:
         The result; with `background=True`, a `Running` evaluation.
@@ -121,9 +121,7 @@ def evaluate(
     count = _count(env, num_envs, engine, len(jobs))
     check_policy(policy)
     limits = _limits_of(make_options)
-    if not limits and _is_endless(env):
-        limits, make_options = [_LONGEST], {**make_options, "max_episode_steps": _LONGEST}
-    limit = min((each for each in limits if isinstance(each, int) and each > 0), default=None)
+    asked = None if _takes_limit(env) else _checked(make_options.pop(_LIMIT, None))
 
     def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
@@ -132,7 +130,9 @@ def evaluate(
             rows = outer.unwrapped
             name = rows.spec.id if rows.spec is not None else _name_of(env)
             writer = _writer(rows, jobs, env, scenario_kwargs)
-            outcomes = Loop(outer, actor, jobs, writer, report, stop).run()
+            cut = asked if limits else _limit_of(rows.spec)
+            outcomes = Loop(outer, actor, jobs, writer, cut, report, stop).run()
+        limit = min((each for each in (*limits, cut) if isinstance(each, int) and each > 0), default=None)
         return Evaluation(name, jobs, outcomes, confidence, resamples, limit)
 
     if not background:
@@ -154,22 +154,25 @@ def _limits_of(make_options: dict[str, Any]) -> list[Any]:
     """The time limits that the user sets, of all envs or of each; None and -1 are none."""
     each = make_options.get("env_kwargs")
     given = [make_options, *(each if isinstance(each, (list, tuple)) else [each])]
-    name = "max_episode_steps"
-    return [entry[name] for entry in given if isinstance(entry, Mapping) and name in entry]
+    return [entry[_LIMIT] for entry in given if isinstance(entry, Mapping) and _LIMIT in entry]
 
 
-def _is_endless(env: Any) -> bool:
-    """Whether this is a registered env that says that its episodes have no time limit."""
-    if not isinstance(env, (str, type, EnvSpec)):
-        return False
-    env = without_module(env)
-    if isinstance(env, str) and GAME_IDS.match(env):
-        return False  # games of ale-py count frames
-    build = find_build(env)[1]
-    spec = gymnasium.registry.get(build) if isinstance(build, str) else build
-    if not isinstance(spec, EnvSpec) or str(spec.entry_point).startswith("ale_py"):
-        return False
-    return spec.max_episode_steps is None
+def _takes_limit(env: Any) -> bool:
+    """Whether `make` takes a time limit for this env: for registered envs and kernels. Others are cut by the loop."""
+    kernel, build = find_build(env)
+    return kernel is not None or isinstance(build, EnvSpec) or isinstance(build, str) and not build.startswith(PETTINGZOO)
+
+
+def _checked(limit: Any) -> int | None:
+    return None if limit is None or limit == -1 else positive_int(_LIMIT, limit)
+
+
+def _limit_of(spec: EnvSpec | None) -> int | None:
+    """Steps after which episodes are cut if the user sets no limit: none if the env has a limit of its own."""
+    if spec is None:
+        return _LONGEST
+    counts_frames = str(spec.entry_point).startswith("ale_py")
+    return _LONGEST if spec.max_episode_steps is None and not counts_frames else None
 
 
 def _name_of(env: Any) -> str:

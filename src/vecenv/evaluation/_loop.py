@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.layout import Layout
 from vecenv._front.infos import ended_by_fault
@@ -37,11 +36,13 @@ class Outcomes:
 class Loop:
     """Runs jobs in a vecenv vector env with autoreset "next-step".
 
-    Every job runs to its end exactly once, in whichever env: otherwise short episodes would count more than long ones.
+    Every job runs to its end or to the limit exactly once, in whichever env: otherwise short episodes would count more
+    than long ones.
 
     Args:
         envs: the vector env, or a wrapper around it.
         writer: writes parameter sets to the envs, None if there are none.
+        limit: steps after which an episode is cut, None for never.
         progress: called with the number of ended episodes and of all episodes.
         stop: ends the loop when it is set.
     """
@@ -52,10 +53,11 @@ class Loop:
         actor: Actor,
         jobs: Jobs,
         writer: ParameterWriter | None,
+        limit: int | None,
         progress: Progress | None,
         stop: threading.Event,
     ) -> None:
-        self._envs, self._base = envs, envs.unwrapped
+        self._envs, self._base, self._limit = envs, envs.unwrapped, limit
         self._actor, self._jobs, self._writer = actor, jobs, writer
         self._progress, self._stop = progress, stop
         self._observations = Layout(envs.single_observation_space)
@@ -83,13 +85,13 @@ class Loop:
             if len(rows):
                 self._send(obs, rows, starts, masks)
             if len(fresh):
-                envs.send(batch_space(envs.single_action_space, len(fresh)).sample(), fresh)  # resets ignore actions
+                envs.send_reset(fresh)
             pending += len(rows) + len(fresh)
             if not pending:
                 return self.outcomes
             step = envs.recv()
             pending -= len(step.env_ids)
-            done = step.done
+            done = step.done if self._limit is None else step.done | (step.episode_length >= self._limit)
             fresh = self._finish(step, np.flatnonzero(done)) if done.any() else rows[:0]
             rows, obs, starts, masks = self._unfinished(step, done)
 
