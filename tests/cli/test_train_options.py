@@ -41,7 +41,7 @@ def test_what_was_learnt_is_saved_when_an_env_fails_and_the_run_goes_on_from_the
     assert "continue with: vecenv train runs/f --trust" in err
     (file,) = (tmp_path / "runs/f/checkpoints").iterdir()
     assert file.name == "step-128.npz"
-    replay = re.search(r"look at the failure with: vecenv (replay \S+\.npz --trust)", err)[1]
+    replay = re.search(r"replay it: vecenv (replay \S+\.npz --trust)", err)[1]
     out, _ = inside(*replay.split())
     assert "reproduced: ZeroDivisionError in step 2" in out
     cli_envs.Fragile.steps = -10_000  # it is mended
@@ -320,7 +320,7 @@ def test_an_exception_in_the_evaluation_costs_neither_result_nor_curve_nor_the_c
 
 def test_the_evaluation_records_a_failure_too(inside, late):
     err = inside(*late, "--eval-episodes", 2, "--record", code=1)[1]
-    replay = re.search(r"look at the failure with: vecenv (replay \S+\.npz --trust)", err)[1]
+    replay = re.search(r"replay it: vecenv (replay \S+\.npz --trust)", err)[1]
     assert "reproduced: ZeroDivisionError in step 4" in inside(*replay.split())[0]
 
 
@@ -329,6 +329,17 @@ def test_the_evaluation_goes_on_without_the_episode_of_a_failed_env(inside, late
     out, _ = inside(*late, "--eval-episodes", 2, "--on-error", "restart", "--json")
     assert json.loads(out)["evaluation"]["episodes"] == 2
     assert not cli_envs.Late.fails
+
+
+def test_the_evaluation_of_an_env_whose_episodes_never_end_ends(inside, tmp_path):
+    env = "gymnasium.envs.classic_control:PendulumEnv"
+    out, err = inside("train", env, "--name", "p", "--steps", 128, "--eval-episodes", 2, *SMALL)
+    assert "no episode ended in training, so the evaluation may take longer; Ctrl-C leaves it out" in err
+    assert "over 2 new episodes (2 without an end)" in out
+    assert json.loads((tmp_path / "runs/p/result.json").read_text())["evaluation"]["cut"] == 2
+    out, _ = inside("eval", "runs/p", "--trust", "--episodes", 3, "--max-episode-steps", 7)
+    assert "3 of them did not end and were cut after 7 steps" in out
+    assert json.loads(inside("eval", "runs/p", "--trust", "--episodes", 1, "--json")[0])["cut"] == 1
 
 
 def test_all_evaluations_have_the_timeout_of_training(inside, monkeypatch):
@@ -450,6 +461,9 @@ def test_a_bare_file_lists_what_is_in_it(inside, tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")
     err = inside("check", "three.py", code=2)[1]
     assert "name an env of the file: three.py:Slide, three.py:Own" in err
+    listed = json.loads(inside("list", "three.py", "--json")[0])["envs"]
+    assert [one["id"] for one in listed] == ["three.py:Slide", "three.py:Own"]
+    assert "three.py:Own" in inside("list", "three.py")[0]
     assert "none.py has no env class" in inside("train", "./none.py", code=2)[1]
     assert "there is no file missing.py" in inside("play", "missing.py", code=2)[1]
 

@@ -135,7 +135,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
     kwargs, options = dict(kwargs or {}), {"preprocessing": preprocessing} if preprocessing not in (None, False) else {}
     module, _, attribute = name.partition(":")
     if name.endswith(".py"):
-        raise ConfigError(_content_of(name))
+        raise ConfigError(f"name an env of the file: {', '.join(envs_in(name))}")
     if name.startswith(PETTINGZOO):
         find_pettingzoo(name)
         return EnvSource(name, name, kwargs, options)
@@ -228,23 +228,22 @@ def missing_for(id: str) -> str | None:
     return None
 
 
-def _content_of(file: str) -> str:
-    """What to write instead of a bare file: the names of the envs in it. Imports it, as the full name would."""
+def envs_in(file: str) -> list[str]:
+    """The names of the envs in a file, as file.py:Name. Imports it, as the full name would."""
     import inspect
 
-    path = Path(file)
-    if not path.is_file():
-        return f"there is no file {file} (in {Path.cwd()})"
-    module = _module(str(path), file)
+    module = _module(file, file)
     names = [
-        name
+        f"{file}:{name}"
         for name, found in vars(module).items()
         if kernel_of(found) is not None
         or (inspect.isclass(found) and issubclass(found, gymnasium.Env) and found.__module__ == module.__name__)
     ]
     if not names:
-        return f"{file} has no env class and no kernel; name a function of it that makes an env: {file}:make_env"
-    return f"name an env of the file: {', '.join(f'{file}:{name}' for name in names)}"
+        raise ConfigError(
+            f"{file} has no env class and no kernel; name a function of it that makes an env: {file}:make_env"
+        )
+    return names
 
 
 def _imported(name: str, module: str, attribute: str) -> Any:

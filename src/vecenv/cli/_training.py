@@ -290,6 +290,8 @@ def _after_training(
             with screen.waiting("drawing"):  # first, because it needs no env: what fails below does not cost the curve
                 keep("curve", lambda: _draw(job))
             if not stop and options.eval_episodes:
+                if not result["episodes"]:
+                    screen.note("no episode ended in training, so the evaluation may take longer; Ctrl-C leaves it out")
                 result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
             if options.gif and not stop:
                 keep("gif", lambda: _record(job, screen))
@@ -309,7 +311,7 @@ def _explain(job: Job, screen: Screen, error: BaseException, stopped: bool, save
         screen.note(f"evaluate it with: vecenv eval {job.again}")
     if saved:
         screen.note(f"continue with: {_train_again(job)}")
-    _name_replay(job, screen, error)
+    _name_options(job, screen, error)
 
 
 def _train_again(job: Job) -> str:
@@ -328,15 +330,13 @@ def _rescue(job: Job, screen: Screen, error: BaseException) -> None:
     screen.note(f"{what}; {saved}")
     if how:
         screen.note(how)
-    _name_replay(job, screen, error)
+    _name_options(job, screen, error)
 
 
-def _name_replay(job: Job, screen: Screen, error: BaseException) -> None:
-    """Name the command that runs a failure of an env again; without a recording, the options that help."""
-    recording = getattr(error, "recording", None)
-    if recording is not None:
-        screen.note(f"look at the failure with: vecenv replay {recording} --trust")
-    elif isinstance(error, EnvError) and not {"record", "on_error"} <= job.made_with.keys():
+def _name_options(job: Job, screen: Screen, error: BaseException) -> None:
+    """Without a recording of a failed env, name the options that help; with one, the error says how to replay it."""
+    unused = not {"record", "on_error"} <= job.made_with.keys()
+    if isinstance(error, EnvError) and error.recording is None and unused:
         ideas = {"record": "--record to replay such a failure", "on_error": "--on-error restart to go on without it"}
         screen.note(f"train with {', with '.join(idea for name, idea in ideas.items() if name not in job.made_with)}")
 
@@ -455,7 +455,8 @@ def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
     row = found.summary[0]
     job.files.scalars(job.trainer.steps, {"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
     iqm = {"iqm": row.iqm, "iqm_low": row.iqm_low, "iqm_high": row.iqm_high}
-    return {"episodes": row.episodes, "mean": row.mean, "low": row.mean_low, "high": row.mean_high, **iqm}
+    means = {"mean": row.mean, "low": row.mean_low, "high": row.mean_high}
+    return {"episodes": row.episodes, "cut": found.cut, **means, **iqm}
 
 
 def _draw(job: Job) -> Path | None:
@@ -487,7 +488,8 @@ def _summary(result: dict[str, Any]) -> str:
         against = f" against {found['against']}" if "against" in found else ""
         together = " of all agents together" if result["agents"] > 1 else ""
         episodes = f"{found['episodes']} new episode{'s' * (found['episodes'] != 1)}"
-        returns = f"return {found['mean']:.1f}{together} over {episodes}{against}"
+        cut = f" ({found['cut']:,} without an end)" if found.get("cut") else ""
+        returns = f"return {found['mean']:.1f}{together} over {episodes}{cut}{against}"
     elif result["episodes"]:
         returns = f"return {result['return']:.1f}{_of_each(result['agents'])} over the last episodes"
     else:

@@ -5,6 +5,7 @@ Examples:
   vecenv list mountain
   vecenv list pong
   vecenv list CartPole-v1
+  vecenv list my_envs.py
   vecenv list --all
   vecenv list --json
 """
@@ -25,7 +26,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.atari._ids import is_game, load_ale
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen, new_table
-from vecenv.cli._sources import action_words, family_of, missing_for, space_words, suggested
+from vecenv.cli._sources import action_words, envs_in, family_of, missing_for, space_words, suggested
 from vecenv.engines import Ale, Compiled, Mujoco, registry
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.kernel.language.python import KernelEnv
@@ -51,7 +52,8 @@ class Options:
     """Options of `vecenv list`."""
 
     pattern: Annotated[tyro.conf.Positional[str | None], Optional] = None
-    """Only envs whose name contains this text; with a whole id, its settings for training too."""
+    """Only envs whose name contains this text; with a whole id, its settings for training too; with a file.py, the envs
+    in it."""
     all: Flag = False
     """List every env, not only families of envs."""
     json: Flag = False
@@ -60,6 +62,8 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Print tables."""
+    if (options.pattern or "").endswith(".py"):
+        return _list_file(options.pattern or "", screen)
     pattern = (options.pattern or "").lower()
     kernels = [_kernel(id) for id in kernel_ids() if pattern in id.lower()]
     others = [one for one in _others() if pattern in one["id"].lower()]
@@ -78,6 +82,14 @@ def run(options: Options, screen: Screen) -> int:
         data |= {"engines": engines, "packages": packages, "cpus": usable_cpus()}
         shown += [_status_table("engines", engines), _status_table("packages", packages)]
     screen.answer(data, *shown)
+    return 0
+
+
+def _list_file(file: str, screen: Screen) -> int:
+    names, table = envs_in(file), _table(f"envs of {file}", "name for vecenv train, check, play and bench")
+    for name in names:
+        table.add_row(name)
+    screen.answer({"envs": [{"id": name} for name in names]}, table)
     return 0
 
 
