@@ -160,7 +160,8 @@ def _limits_of(make_options: dict[str, Any]) -> list[Any]:
 def _takes_limit(env: Any) -> bool:
     """Whether `make` takes a time limit for this env: for registered envs and kernels. Others are cut by the loop."""
     kernel, build = find_build(env)
-    return kernel is not None or isinstance(build, EnvSpec) or isinstance(build, str) and not build.startswith(PETTINGZOO)
+    registered = isinstance(build, EnvSpec) or (isinstance(build, str) and not build.startswith(PETTINGZOO))
+    return kernel is not None or registered
 
 
 def _checked(limit: Any) -> int | None:
