@@ -351,6 +351,12 @@ def test_a_buffer_that_holds_little_is_stored_small_and_loaded_into_a_used_one(s
     fill([second], 4, 50, 2)
     state = first.state_dict()
     assert sum(array.nbytes for array in state["arrays"].values()) < first.nbytes / 1000
+    own = first.state_dict(copy=False)["arrays"]
+    assert own.keys() == state["arrays"].keys()
+    for name, array in own.items():
+        np.testing.assert_array_equal(array, state["arrays"][name])
+        assert not np.shares_memory(array, state["arrays"][name])
+        assert np.shares_memory(array, first.state_dict(copy=False)["arrays"][name])
     second.load_state_dict(state)
     one, two = first.sample(64), second.sample(64)
     for name in ("obs", "next_obs", "reward", "index"):

@@ -287,13 +287,19 @@ class ReplayBuffer:
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """The whole state, as arrays (copies) and plain values. Rows that were never written are left out."""
+    def state_dict(self, *, copy: bool = True) -> dict[str, Any]:
+        """The whole state, as arrays and plain values. Rows that were never written are left out.
+
+        Args:
+            copy: False: the arrays share the buffer's memory, to be written to a file before anything else is stored.
+        """
         for storage in (self._obs.storage, self._actions):
             storage.check_plain("storing a buffer")
         own = self._arrays()
         rows = self._rows_in_use(own)
-        arrays = {name: array[: rows.get(name)].copy() for name, array in own.items()}
+        arrays = {name: array[: rows.get(name)] for name, array in own.items()}
+        if copy:
+            arrays = {name: array.copy() for name, array in arrays.items()}
         return {"arrays": arrays, "layout": self._layout(), "generator": self._generator.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -331,7 +337,7 @@ class ReplayBuffer:
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file of plain arrays (npz); loading it runs no code."""
-        state = self.state_dict()
+        state = self.state_dict(copy=False)
         write_arrays(path, {"layout": state["layout"], "generator": state["generator"]}, state["arrays"])
 
     def load(self, path: str | Path) -> None:

@@ -122,9 +122,9 @@ class OffPolicyTrainer(Trainer[ConfigT]):
     # --- store -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Buffer, observations and what is due."""
+        """Buffer (its memory, not a copy), observations and what is due."""
         leaves = None if self._obs is None else Storage(self.collector.observation_space, (0,)).flat(self._obs)
-        return {"buffer": self.buffer.state_dict(), "updates_due": self._updates_due, "obs": leaves}
+        return {"buffer": self.buffer.state_dict(copy=False), "updates_due": self._updates_due, "obs": leaves}
 
     def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
         """Restore them."""
