@@ -6,7 +6,7 @@ import functools
 import time
 from collections import deque
 from contextlib import closing
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -70,6 +70,39 @@ class Counting(Plain):
         return outputs + self.of_time(time * 0.01), value, (time + 1,)
 
 
+class Several(Counting):
+    """Its memory has parts of other shapes and dtypes."""
+
+    def initial_memory(self, count):
+        return torch.zeros(count, 1), torch.zeros(count, dtype=torch.int64)
+
+    def forward(self, obs, memory, began):
+        time, steps = memory
+        assert steps.dtype == torch.int64
+        outputs, value, (time,) = super().forward(obs, (time,), began)
+        return outputs + 0.01 * steps[:, None], value, (time, torch.where(began, 0, steps) + 1)
+
+
+class Halving(Plain):
+    def forward(self, obs, memory, began):
+        return super().forward(obs * 0.5, memory, began)
+
+
+class HalvingInPlace(Plain):
+    def forward(self, obs, memory, began):
+        obs *= 0.5
+        return super().forward(obs, memory, began)
+
+
+class CountingInPlace(Counting):
+    def forward(self, obs, memory, began):
+        outputs, value, _ = super().forward(obs, memory, began)
+        time = memory[0].masked_fill_(began[:, None], 0.0)
+        time += 1
+        began |= True
+        return outputs, value, (time,)
+
+
 # --- networks and optimizers -----------------------------------------------------------------------------------------
 
 
@@ -78,6 +111,7 @@ class Counting(Plain):
     [
         (PPO, "CartPole-v1", PPOConfig(**SMALL), Plain),
         (PPO, "CartPole-v1", PPOConfig(**SMALL), Counting),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Several),
         (PPO, "Pendulum-v1", PPOConfig(**SMALL), Plain),
         (SAC, "Pendulum-v1", SOFT, Plain),
         (DQN, "CartPole-v1", DEEP, Plain),
@@ -97,7 +131,42 @@ def test_a_network_of_your_own_learns_acts_and_comes_back_from_a_file(algorithm,
     assert torch.equal(vector(again), vector(whole))
     envs = vecenv.make(env_id, 3)
     assert envs.action_space.contains(whole.policy(envs.reset(seed=0)[0]))
-    assert whole.policy.recurrent == (network is Counting)
+    assert whole.policy.recurrent == issubclass(network, Counting)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "config", "network", "in_place"),
+    [
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Halving, HalvingInPlace),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Counting, CountingInPlace),
+        (SAC, "Pendulum-v1", SOFT, Halving, HalvingInPlace),
+        (DQN, "CartPole-v1", DEEP, Halving, HalvingInPlace),
+    ],
+)
+def test_a_network_may_change_what_it_gets_in_place(algorithm, env_id, config, network, in_place):
+    one, other = (algorithm(env_id, config, seed=1, network=each).learn(256) for each in (network, in_place))
+    assert torch.equal(vector(one), vector(other))
+    obs = np.ones((2, *one.collector.observation_space.shape), np.float32)
+    np.testing.assert_array_equal(other.policy(obs), one.policy(obs))
+    assert (obs == 1).all()
+
+
+def test_groups_of_parameters_keep_the_ratio_of_their_learning_rates():
+    def make(parameters, lr):
+        return torch.optim.AdamW([{"params": parameters[:1], "lr": 0.0}, {"params": parameters[1:2], "lr": 10 * lr},
+                                  {"params": parameters[2:]}], lr=lr)  # fmt: skip
+
+    config = PPOConfig(**SMALL, learning_rate=lambda done: 1e-3 * (1 - done))
+    trainer = PPO("CartPole-v1", config, network=Plain, optimizer=make)
+    first, second, third = (part.detach().clone() for part in trainer.flat.parameters[:3])
+    trainer.learn(128)
+    assert [group["lr"] for group in trainer.optimizer._own.param_groups] == pytest.approx([0, 5e-3, 5e-4])
+    assert trainer.optimizer.learning_rate == pytest.approx(5e-4)
+    assert torch.equal(trainer.flat.parameters[0], first)
+    assert (trainer.flat.parameters[1] - second).abs().max() > 3 * (trainer.flat.parameters[2] - third).abs().max() > 0
+    own = partial(torch.optim.SGD, lr=0.1)
+    with pytest.raises(ConfigError, match="keep their ratio to the setting learning_rate, which begins at 0"):
+        PPO("CartPole-v1", PPOConfig(**SMALL, learning_rate=0.0), optimizer=lambda parameters, lr: own(parameters))
 
 
 def test_memories_of_own_networks_are_the_same_when_acting_and_learning():
@@ -137,6 +206,14 @@ def test_networks_that_do_not_fit_are_refused_with_the_reason():
         def forward(self, obs):
             return obs
 
+    class Doubles(Plain):
+        def __init__(self, space, outputs):
+            super().__init__(space, outputs)
+            self.value.double()
+
+        def forward(self, obs, memory, began):
+            return self.outputs(obs), self.value(obs.double()).squeeze(-1).float(), None
+
     too_many = Plain(spaces.Box(-1, 1, (4,)), 5)
     for network, message in (
         (Short, r"must return \(outputs, values, memory\), got a tuple of 2"),
@@ -144,6 +221,7 @@ def test_networks_that_do_not_fit_are_refused_with_the_reason():
         (too_many, r"outputs of shape \(2, 2\) for 2 observations, got \(2, 5\)"),
         ("MlpPolicy", "network must be a torch.nn.Module"),
         (lambda space, outputs: None, "got NoneType"),
+        (Doubles, "must have one dtype, .* they have torch.float32, torch.float64"),
     ):
         with pytest.raises(ConfigError, match=message):
             PPO("CartPole-v1", PPOConfig(**SMALL), network=network)
@@ -279,6 +357,23 @@ def test_the_best_agent_is_kept_and_a_training_that_goes_on_knows_it(tmp_path, m
     trainer.save(tmp_path / "last.npz")
     PPO.load(tmp_path / "last.npz").learn(448, PeriodicEvaluation(100, best=best))
     assert PPO.load(best).steps == 256
+
+
+def test_an_evaluation_without_a_number_is_never_the_best(tmp_path):
+    class Unlucky(Bandit):
+        lucky = False
+
+        def step(self, action):
+            obs, reward, *rest = super().step(action)
+            return obs, reward if self.lucky else np.nan, *rest
+
+    best, envs = tmp_path / "best.npz", lambda: Unlucky(spaces.Box(-1, 1, (4,)), spaces.Discrete(2))
+    evaluation = PeriodicEvaluation(64, envs, episodes=3, num_envs=1, check_finite="off", best=best)
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
+    trainer.learn(192, [evaluation, lambda progress: setattr(Unlucky, "lucky", True)])
+    means = [mean for _, mean in trainer.evaluations["eval"]]
+    assert np.isnan(means).tolist() == [True, False, False]
+    assert PPO.load(best).steps == (128 if means[1] >= means[2] else 192)
 
 
 def test_evaluations_are_those_of_evaluate(tmp_path):
@@ -515,11 +610,15 @@ def test_callbacks_are_none_one_or_any_iterable_of_them():
         assert callbacks_of(given) == [print, len]
     assert callbacks_of(None) == callbacks_of(()) == []
     assert callbacks_of(print) == [print]
+    with pytest.raises(ConfigTypeError, match="a callback must be a function of a Progress, or an object"):
+        callbacks_of(PeriodicEvaluation)
 
 
 def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr("vecenv.trainers._collect.make", lambda *args, **options: pytest.fail("envs were made"))
     env = gymnasium.make("CartPole-v1")
+    envs, closed = (vecenv.make("CartPole-v1", 2, autoreset="same-step") for _ in range(2))
+    closed.close()
     for call, message in (
         (lambda: PPO("MlpPolicy", env), r"takes no name of a policy \('MlpPolicy'\): write PPO\(envs\)"),
         (lambda: PPO("MlpPolicy", env, verbose=1), r"takes no name of a policy \('MlpPolicy'\): write PPO\(envs\)"),
@@ -534,6 +633,8 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
         (lambda: PPO(lambda: env), "envs must be an env id, a vector env or a list"),
         (lambda: PPO([]), "envs must be an env id"),
         (lambda: PPO(["CartPole-v1"] * 2), r"a list must be of vector envs.* write PPO\('CartPole-v1'\)"),
+        (lambda: PPO([envs, envs]), "the same vector env is in the list twice"),
+        (lambda: PPO(closed), "the vector env is closed; make another one"),
         (lambda: PPO("CartPole-v1", device="xpu"), 'device must be "auto", "cpu", "cuda" or "mps", got \'xpu\''),
         (lambda: PPO("CartPole-v1", {"gamma": 0.9}), r"config must be PPOConfig\(...\), got dict"),
         (lambda: PPO("CartPole-v1", SACConfig()), r"config must be PPOConfig\(...\), got SACConfig"),
@@ -588,6 +689,13 @@ def test_settings_of_own_trainers_may_have_types_of_their_own():
     ):
         with pytest.raises(ConfigError, match=message):
             OwnTypes(**wrong)
+
+
+def test_a_type_that_the_module_of_settings_does_not_know_is_named():
+    known = {"PPOConfig": PPOConfig, "__name__": __name__}
+    exec("class Odd(PPOConfig):\n    some: 'Unknown' = None", known)
+    with pytest.raises(ConfigTypeError, match="Odd: name 'Unknown' is not defined in its module; import the types"):
+        dataclass(frozen=True)(known["Odd"])()
 
 
 class Frozen(nn.Module):
@@ -670,8 +778,14 @@ def test_of_a_dict_the_numbers_are_normalized_and_choices_and_images_are_not():
         obs, _ = envs.reset(seed=5)
         assert trainer.policy(obs).shape == (2,)
     only = spaces.Dict(c=spaces.Discrete(3))
-    with pytest.raises(ConfigError, match="no part is a Box of numbers"):
+    with pytest.raises(ConfigError, match="none of its own parts is a Box of numbers"):
         _numbers_of(only)
+    inner = spaces.Dict(a=spaces.Box(-1, 1, (2,)), z=spaces.Dict(q=spaces.Box(-1, 1, (2,))))
+    assert _numbers_of(inner) == ["a"]
+    with pytest.raises(ConfigError, match="those of parts are left as they are"):
+        _numbers_of(spaces.Dict(z=inner))
+    with pytest.raises(ConfigError, match=r"a Box, or the Boxes of a Dict; got Tuple\("):
+        _numbers_of(spaces.Tuple([spaces.Box(-1, 1, (2,))]))
 
 
 class Descent:
@@ -708,6 +822,29 @@ def test_a_checkpoint_is_loaded_with_the_optimizer_it_was_made_with(tmp_path):
         PPO.load(own, optimizer=torch.optim.SGD)
     with pytest.raises(ConfigError, match="with the trainer's own optimizer, whose state does not fit 'SGD'"):
         PPO.load(plain, optimizer=torch.optim.SGD)
+    with pytest.raises(ConfigError, match="with the trainer's own network, whose state does not fit 'Plain'"):
+        PPO.load(plain, network=Plain)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "config", "changes"),
+    [
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), {"hidden": (8,), "lstm": 4, "activation": "relu", "num_envs": 8}),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), {"optimizer": "rmsprop", "normalize_obs": True, "groups": 2}),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL, normalize_obs=True), {"normalize_obs": False}),
+        (SAC, "Pendulum-v1", SOFT, {"hidden": (8,), "capacity": 77, "priority": 0.5, "normalize_reward": True}),
+        (DQN, "CartPole-v1", DEEP, {"hidden": (8,), "capacity": 77, "priority": 0.5, "dueling": True, "stack": 4}),
+    ],
+)
+def test_settings_that_what_is_stored_depends_on_stay_the_same(algorithm, env_id, config, changes, tmp_path):
+    algorithm(env_id, config).learn(64).save(tmp_path / "a.npz")
+    for name, value in changes.items():
+        with pytest.raises(
+            ConfigError, match=rf"was trained with {name}=.*which training that continues must have too"
+        ):
+            algorithm.load(tmp_path / "a.npz", config=replace(config, **{name: value}))
+    other = replace(config, learning_rate=1e-4, gamma=0.9, minibatch=8)
+    assert algorithm.load(tmp_path / "a.npz", config=other).learn(128).config == other
 
 
 class Constant(nn.Module):

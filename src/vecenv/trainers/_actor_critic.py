@@ -86,14 +86,15 @@ class OwnNetwork(PolicyNetwork):
         self.recurrent = hasattr(module, "initial_memory")
 
     def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> tuple[Tensor, Tensor, Any]:
-        """What the user's network returns."""
+        """What the user's network returns. It gets copies, which it may change: arrays share memory with tensors."""
         if self.recurrent:
             first = _first_leaf(obs)
             if memory is None:
                 memory = self.initial_memory(first.shape[0], first.device)
             if began is None:
                 began = torch.zeros(first.shape[0], dtype=torch.bool, device=first.device)
-        return self.module(obs, memory, began)
+            memory, began = tuple(part.clone() for part in memory), began.clone()
+        return self.module(map_tree(torch.clone, obs), memory, began)
 
     def initial_memory(self, count: int, device: torch.device) -> Any:
         """The memory of envs at the start of an episode, on the device."""
@@ -168,8 +169,14 @@ def own_network(
         )
     network = OwnNetwork(module, head).to(device)
     network.check(observation_space, outputs, values, device)
-    if not any(part.requires_grad for part in module.parameters()):
+    kinds = {str(part.dtype) for part in module.parameters() if part.requires_grad}
+    if not kinds:
         raise ConfigError(f"network {type(module).__name__} has no parameters that can learn")
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"the parameters of network {type(module).__name__} that learn must have one dtype, which trainers keep in "
+            f"one vector; they have {', '.join(sorted(kinds))}"
+        )
     return network
 
 

@@ -14,6 +14,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vecenv._batch.layout import map_tree
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.trainers._actor_critic import NetworkLike, PolicyNetwork, own_network
 from vecenv.trainers._device import host
@@ -96,8 +97,8 @@ class OwnActor(Actor):
         self.module, self.head = module, head
 
     def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> Any:
-        """What the user's network returns."""
-        return self.module(obs, None, None)
+        """What the user's network returns, for a copy of the observations."""
+        return self.module(map_tree(torch.clone, obs), None, None)
 
 
 def own_actor(given: NetworkLike, observation: Space[Any], head: Squashed, device: torch.device) -> OwnActor:

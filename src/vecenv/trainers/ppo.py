@@ -389,8 +389,8 @@ class PPO(Trainer[PPOConfig]):
             if turns is not None:
                 self.collector.envs[0].waits = np.array(turns["waits"])
                 self.buffer.hold(turns)
-            stored = tensors(state["memory"])
-            self._memory = [memory and tuple(put(memory, self.act_device)) for memory in stored]
+            stored, device = tensors(state["memory"]), self.act_device
+            self._memory = [memory and tuple(part.to(device) for part in memory) for memory in stored]
             self._began = True
 
 
