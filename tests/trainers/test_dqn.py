@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 import vecenv
 from tests.trainers.test_devices import DEEP
@@ -87,6 +88,24 @@ def test_the_target_moves_every_so_many_updates_by_tau():
     assert torch.equal(trainer.flat_target.vector, first)
     trainer._update(trainer.buffer.sample(16))
     torch.testing.assert_close(trainer.flat_target.vector, first.lerp(trainer.flat.vector, 0.5))
+
+
+def test_the_target_values_as_a_network_that_acts_does():
+    class Noisy(nn.Module):
+        def __init__(self, space, outputs):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, outputs))
+
+        def forward(self, obs, memory, began):
+            return self.layers(obs), None, None
+
+    trainer = DQN("CartPole-v1", config(target_every=1, tau=1.0, updates_per_step=0.5), seed=0, network=Noisy).learn(
+        120
+    )
+    obs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(trainer.target(obs)[0], trainer.network.eval()(obs)[0])
+        assert not torch.equal(trainer.network.train()(obs)[0], trainer.target(obs)[0])
 
 
 class Film(Bandit):

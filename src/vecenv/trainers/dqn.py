@@ -82,6 +82,10 @@ class DQNConfig(Settings):
     report: int = 1_000
     torch_threads: int | None = None
 
+    stored: ClassVar = frozenset(
+        ("capacity", "priority", "stack", "dueling", "hidden", "activation", "image_features", "normalize_obs",
+         "normalize_reward")
+    )  # fmt: skip
     ranges: ClassVar = {
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features"), COUNT),
         **dict.fromkeys(("report", "target_every", "stack"), COUNT),
@@ -159,7 +163,7 @@ class DQN(OffPolicyTrainer[DQNConfig]):
             self.network = own_network(own, space, head, head.inputs, False, self.device)
             if self.network.recurrent:
                 raise ConfigError("DQN has no memory: its network must not have initial_memory; use PPO")
-        self.target = copy.deepcopy(self.network)
+        self.target = copy.deepcopy(self.network).eval()  # no dropout, and the running statistics of BatchNorm
         self.flat, self.flat_target = Flat(self.network.parameters()), Flat(self.target.parameters())
         rate = config.at("learning_rate", 0.0)
         self.optimizer = optimizer_for(self.flat, rate, 1e-8, own=self._own["optimizer"])
@@ -202,6 +206,8 @@ class DQN(OffPolicyTrainer[DQNConfig]):
         self.updates += 1
         if self.updates % config.target_every == 0:
             self.flat_target.vector.lerp_(self.flat.vector, config.tau)
+            for own, learnt in zip(self.target.buffers(), self.network.buffers(), strict=True):
+                own.copy_(learnt)
         self._update_priorities(drawn, (value - wanted).detach())
         self._losses = {"value": loss.detach(), "mean_value": value.detach().mean()}
 
