@@ -228,6 +228,7 @@ def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
         (("CartPole-v1", "--until", "nan"), "Error parsing --until: nan is not a number"),
         (("CartPole-v1", "--until", "x"), "Error parsing --until: x is not a number"),
         (("CartPole-v1", "--device", "tpu-7"), "device must be"),
+        (("CartPole-v1", "--device", "meta"), "device must be"),
         (("CartPole-v1", "--preprocessing", "dqn"), "preprocessing is for Atari games"),
         (("CartPole-v1", "--set", "gamma=2"), "--set gamma must be from 0 to 1"),
         (("CartPole-v1", "--set", "gama=0.9"), "there is no setting 'gama'; did you mean 'gamma'"),

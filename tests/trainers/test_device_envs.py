@@ -112,7 +112,10 @@ def test_what_does_not_fit_envs_on_a_device_is_refused():
     for call, message in (
         (lambda: PPO(Line(4), PPOConfig(**SMALL, normalize_obs=True)), "compute statistics on the host"),
         (lambda: PPO(Line(4), PPOConfig(**SMALL, lstm=4)), "networks with a memory"),
-        (lambda: PPO(Line(4), PPOConfig(**SMALL), device="meta"), "the envs are on cpu, so device must be that too"),
+        (
+            lambda: PPO(Line(4), PPOConfig(**SMALL), device=torch.device("meta")),
+            "the envs are on cpu, so device must be that too",
+        ),
         (lambda: PPO([Line(4), Line(4)], PPOConfig(**SMALL)), "there can be one vector env on a device, got 2"),
         (lambda: PPO(Line(4, mode=AutoresetMode.NEXT_STEP), PPOConfig(**SMALL)), "same-step"),
         (lambda: PPO(Line(4), PPOConfig(**SMALL, mask="action_mask")).learn(1), "have no 'action_mask'"),

@@ -16,6 +16,7 @@ from vecenv.errors import ConfigError
 from vecenv.trainers import DQN, PPO, SAC, DQNConfig, PPOConfig, SACConfig, _device
 
 DEEP = DQNConfig(num_envs=2, capacity=500, warmup=20, minibatch=16, hidden=(16,), report=10)
+META = torch.device("meta")
 MODULES = ("ppo", "_device_rollout", "_off_policy", "_trainer", "_distributions", "_soft_networks")
 CASES = {
     **{name: (PPO, "CartPole-v1", PPOConfig(**changes)) for name, changes in VARIANTS.items()},
@@ -69,7 +70,7 @@ def no_data(monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_all_that_learns_is_on_the_device(case, no_data):
     algorithm, env_id, config = CASES[case]
-    trainer = algorithm(env_id, config, seed=0, device="meta")
+    trainer = algorithm(env_id, config, seed=0, device=META)
     parts = [(name, part) for name, part in vars(trainer).items() if isinstance(part, torch.nn.Module)]
     for name, module in parts:
         for part in (*module.parameters(), *module.buffers()):
@@ -84,7 +85,7 @@ def test_all_that_learns_is_on_the_device(case, no_data):
 @pytest.mark.parametrize("case", ["box", "sac", "dqn"])
 def test_what_acts_on_the_device_too_sends_only_what_envs_and_buffers_need(case, no_data):
     algorithm, env_id, config = CASES[case]
-    trainer = algorithm(env_id, config, seed=0, device="meta", act_device="meta")
+    trainer = algorithm(env_id, config, seed=0, device=META, act_device=META)
     assert trainer.acting is trainer.network
     with OneDevice():
         trainer.learn(128)
@@ -173,13 +174,18 @@ def test_the_faster_device_is_measured():
 def test_wrong_devices_are_refused_before_envs_are_made(monkeypatch):
     made = []
     monkeypatch.setattr("vecenv.trainers._collect.make", lambda *args, **options: made.append(args))
-    for device, message in (("gpu", 'must be "auto", "cpu"'), ("mps", "is not available"), ("cuda", "not available")):
+    for device, message in (
+        ("gpu", 'must be "auto"'),
+        ("meta", 'must be "auto"'),
+        ("mps", "is not available"),
+        ("cuda", "not available"),
+    ):
         if device == "cuda" and torch.cuda.is_available():
             continue
         with pytest.raises(ConfigError, match=message):
             PPO("CartPole-v1", device=device)
     with pytest.raises(ConfigError, match="act_device must be 'cpu' or the device"):
-        PPO("CartPole-v1", device="cpu", act_device="meta")
+        PPO("CartPole-v1", device="cpu", act_device=META)
     assert not made
 
 
@@ -187,11 +193,11 @@ def test_a_policy_computes_on_the_device_it_is_moved_to():
     trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
     policy = trainer.policy
     assert policy.device.type == "cpu"
-    assert policy.to("meta").device.type == "meta"
+    assert policy.to(META).device.type == "meta"
     assert policy.device.type == "cpu"
     obs = np.zeros((3, 4), np.float32)
     np.testing.assert_array_equal(policy.to("cpu")(obs), policy(obs))
     np.testing.assert_array_equal(policy(torch.zeros(3, 4)), policy(obs))
     with pytest.raises(NotImplementedError, match="meta"):
-        policy.to("meta")(obs)
+        policy.to(META)(obs)
     assert vecenv.evaluate(policy, "CartPole-v1", episodes=2).returns.shape == (2,)

@@ -36,6 +36,7 @@ CASES = {
     "nested": lambda: of_bandit(NESTED, spaces.MultiDiscrete([2, 3], start=[1, 1])),
     "float64": lambda: of_bandit(spaces.Dict({"x": spaces.Box(-1, 1, (2,), np.float64)}), spaces.Box(-1, 1, (2,))),
     "normalized float64": of_large_numbers,
+    "normalized number": lambda: of_bandit(spaces.Box(-1, 1, ()), spaces.Discrete(2), normalize_obs=True),
     "choices": lambda: of_bandit(spaces.Discrete(5, start=2), spaces.Discrete(3)),
     "image": lambda: of_bandit(IMAGE, spaces.Box(-0.01, 0.01, (2, 1))),
     "lstm": lambda: of_bandit(NESTED, spaces.Discrete(3, start=-1), lstm=4),

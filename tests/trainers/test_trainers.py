@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 import vecenv
-from vecenv.errors import CallOrderError, ConfigError
+from vecenv.errors import CallOrderError, ConfigError, SpaceError
 from vecenv.trainers import DQN, PPO, SAC, DQNConfig, PPOConfig, SACConfig, a2c
 from vecenv.trainers._collect import Collector
 from vecenv.trainers._progress import Clock
@@ -290,6 +290,12 @@ def test_a_policy_with_a_memory_forgets_on_reset():
     fresh(obs[3])
     torch.testing.assert_close(state[0], fresh._state[0][0])
     assert not torch.allclose(state[1], fresh._state[0][1])
+    for wrong in ([0, 2], np.array([0, 2]), [True], [[True, False, True]]):
+        policy.reset(wrong)
+        with pytest.raises(SpaceError, match="where episodes begin must be said by 3 bools"):
+            policy(obs[3])
+    policy.reset([False, False, False])
+    policy(obs[3])
     with pytest.raises(CallOrderError, match="memory is of 3 rows, there are 2"):
         policy(obs[3][:2])
     policy.reset()

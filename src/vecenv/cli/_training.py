@@ -223,8 +223,8 @@ def _stored_make_options(about: dict[str, Any]) -> dict[str, Any]:
 
 def carry_out(job: Job, options: Any, screen: Screen) -> int:
     """Train, evaluate, plot, record, and print the result."""
-    screen.note(f"{job.files.path}: {_describe(job)}")
     with stop_request(lambda: screen.note("stopping and saving; a second signal (Ctrl-C) stops at once")) as stop:
+        screen.note(f"{job.files.path}: {_describe(job)}")
         try:
             learnt = _learn(job, options, screen, stop)
             stop.end()

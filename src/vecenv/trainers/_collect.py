@@ -255,13 +255,20 @@ def tensor_env_of(envs: Any) -> Any:
 
 
 def _numbers_of(space: gymnasium.Space[Any]) -> list[str] | None:
-    """The parts of a Dict that can be normalized: numbers, but neither choices nor images; None: it is no Dict."""
-    if not isinstance(space, gymnasium.spaces.Dict):
+    """The parts of a Dict that can be normalized: numbers, but neither choices nor images; None: it is a Box."""
+    if isinstance(space, gymnasium.spaces.Box):
         return None
+    if not isinstance(space, gymnasium.spaces.Dict):
+        raise ConfigError(
+            f"normalize_obs is for observations that are numbers: a Box, or the Boxes of a Dict; got {space}"
+        )
     boxes = {key: part for key, part in space.spaces.items() if isinstance(part, gymnasium.spaces.Box)}
     found = [key for key, part in boxes.items() if part.dtype != np.uint8 or len(part.shape) != 3]
     if not found:
-        raise ConfigError(f"normalize_obs has nothing to normalize in {space}: no part is a Box of numbers")
+        raise ConfigError(
+            f"normalize_obs has nothing to normalize in {space}: none of its own parts is a Box of numbers; those of "
+            "parts are left as they are"
+        )
     return found
 
 

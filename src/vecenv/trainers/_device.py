@@ -25,18 +25,21 @@ _ALIGNED = 16
 def find_device(name: str | torch.device) -> torch.device:
     """The device of a name; "auto" is the GPU of CUDA if there is one, else the CPU.
 
+    Torch's "meta" device computes nothing: it has no name here, `torch.device("meta")` is for tests.
+
     Raises:
         ConfigError: there is no such device on this machine.
     """
+    known = ("cpu", "cuda", "mps")
     if isinstance(name, torch.device):
-        name = str(name)
+        name, known = str(name), (*known, "meta")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise ConfigError(f'device must be "auto", "cpu", "cuda" or "mps", got {name!r:.80}') from error
-    if device.type not in ("cpu", "cuda", "mps", "meta"):
+    if device.type not in known:
         raise ConfigError(f'device must be "auto", "cpu", "cuda" or "mps", got {name!r:.80}')
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}.get(device.type, lambda: True)()
     if not there:

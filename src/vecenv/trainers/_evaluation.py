@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,11 +24,13 @@ class PeriodicEvaluation:
     makes the envs once, resets them and closes them, so that wrong arguments are noticed then.
 
     Args:
-        every: steps between two evaluations; there is one at the end of training too.
+        every: steps between two evaluations; there is one after the last step of training too, but none when a
+            callback stops it.
         envs: what `vecenv.evaluate` takes; default: the id that the trainer was made with.
         episodes: number of episodes of each evaluation; always the same ones.
         name: what its results are called in `trainer.evaluations` and in the curves; several need names of their own.
-        best: path of the checkpoint that is written when an evaluation is the best so far; None writes none.
+        best: path of the checkpoint that is written when an evaluation is the best so far; None writes none. Those with
+            a mean of NaN do not count.
         options: further arguments of `vecenv.evaluate`, such as `seeds` or `engine`.
 
     Attributes:
@@ -69,10 +72,10 @@ class PeriodicEvaluation:
         started = time.perf_counter()
         self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **options)
         row = self.result.summary[0]
-        best_so_far = max((mean for _, mean in points), default=None)
+        best_so_far = max((mean for _, mean in points if mean == mean), default=-math.inf)
         points.append((progress.steps, float(row.mean)))
         trainer.log({f"{self.name}/mean_reward": row.mean, f"{self.name}/mean_ep_length": row.length})
-        if self.best is not None and (best_so_far is None or row.mean > best_so_far):
+        if self.best is not None and row.mean > best_so_far:
             trainer.save(self.best)
         self.seconds += time.perf_counter() - started
 

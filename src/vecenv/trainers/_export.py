@@ -101,10 +101,14 @@ def _moments(policy: Any) -> list[tuple[str, tuple[Tensor, Tensor, float]]]:
     if normalize is None:
         return []
     return [
-        (key, (torch.from_numpy(np.array(own.mean, np.float64)),
-               torch.from_numpy(np.sqrt(np.array(own.var, np.float64) + normalize._epsilon)), float(normalize._clip)))
+        (key, (_double(own.mean), _double(np.sqrt(own.var + normalize._epsilon)), float(normalize._clip)))
         for key, own in normalize.moments.items()
-    ]  # fmt: skip
+    ]
+
+
+def _double(numbers: Any) -> Tensor:
+    """A tensor of NumPy's numbers, which may be a single one."""
+    return torch.from_numpy(np.array(numbers, np.float64))
 
 
 def _torchscript(function: nn.Module, inputs: tuple[Tensor, ...], names: list[str], outputs: list[str]) -> bytes:

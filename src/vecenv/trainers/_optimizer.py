@@ -138,16 +138,24 @@ class TorchOptimizer:
                 "use another optimizer, such as torch.optim.AdamW"
             )
         self._sizes = [part.numel() for part in flat.parameters]
+        self._learning_rate, rates = learning_rate, [float(group["lr"]) for group in self._own.param_groups]
+        if not learning_rate and any(rates):
+            raise ConfigError(
+                "groups of parameters with learning rates of their own keep their ratio to the setting learning_rate, "
+                "which begins at 0; let it begin at a larger number"
+            )
+        self._ratios = [rate / learning_rate if learning_rate else 1.0 for rate in rates]
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of all parameters."""
-        return self._own.param_groups[0]["lr"]
+        """The learning rate; groups of parameters that were made with another one keep their ratio to it."""
+        return self._learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        for group in self._own.param_groups:
-            group["lr"] = value
+        self._learning_rate = value
+        for group, ratio in zip(self._own.param_groups, self._ratios, strict=True):
+            group["lr"] = value * ratio
 
     def step(self, gradient: Tensor) -> None:
         """Move the parameters against a gradient."""

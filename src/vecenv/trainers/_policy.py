@@ -111,11 +111,11 @@ class Policy:
             )
 
     def reset(self, began: np.ndarray | None = None) -> None:
-        """Clear the state of all rows, or of those where a new episode began."""
+        """Clear the state of all rows, or of those where a new episode began: a bool for each row."""
         if began is None:
             self._state, self._began = None, None
         else:
-            self._began = np.asarray(began, np.bool_)
+            self._began = np.asarray(began)
 
     def __call__(self, obs: Any, deterministic: bool = True, mask: np.ndarray | None = None) -> np.ndarray:
         """Actions for a batch of observations, or one action for one observation.
@@ -163,7 +163,7 @@ class Policy:
 
     def _act(self, obs: Any, state: Any, began: Any, deterministic: bool, masks: Any) -> tuple[np.ndarray, Any]:
         """As `predict`, for observations from `_checked`."""
-        began = None if began is None else put(np.asarray(began, np.bool_), self.device)
+        began = None if began is None else put(self._checked_rows(np.asarray(began), obs), self.device)
         if masks is None and self.mask_key is not None:
             masks = masks_in(obs, self.mask_key)
         if masks is not None:
@@ -191,6 +191,16 @@ class Policy:
         single = given[0].ndim == len(layout.leaves[0].shape)
         axes = () if single else tuple(given[0].shape[:1])
         return layout.nest([_fitting(*pair, axes) for pair in zip(layout.leaves, given, strict=True)]), single
+
+    def _checked_rows(self, began: np.ndarray, obs: Any) -> np.ndarray:
+        """Where episodes begin. Raises SpaceError unless it has a bool for each observation."""
+        shape = began.shape if self._layout is None else self._layout.flat(obs)[0].shape[:1]
+        if began.dtype != np.bool_ or began.shape != shape:
+            raise SpaceError(
+                f"where episodes begin must be said by {shape[0] if shape else 1} bools, one for each observation, got "
+                f"{brief(began)}"
+            )
+        return began
 
     def _checked_masks(self, given: Any, obs: Any) -> np.ndarray:
         """Masks as booleans, from numbers of any dtype or from one object per row."""

@@ -72,6 +72,10 @@ class PPOConfig(Settings):
     optimizer: Literal["adam", "rmsprop"] = "adam"
     torch_threads: int | None = None
 
+    stored: ClassVar = frozenset(
+        ("hidden", "activation", "image_features", "lstm", "normalize_obs", "normalize_reward", "central_value",
+         "optimizer")
+    )  # fmt: skip
     ranges: ClassVar = {
         **dict.fromkeys(("num_envs", "groups", "rollout_steps", "epochs", "hidden", "image_features"), COUNT),
         **dict.fromkeys(("minibatch", "learning_rate", "clip_range", "entropy", "value_weight", "lstm"), NOT_NEGATIVE),

@@ -74,7 +74,7 @@ def callbacks_of(given: Callbacks) -> list[Callback]:
     one = callable(given) or isinstance(given, str) or not isinstance(given, (Iterable, type(None)))
     found: list[Any] = [several] if one else list(several)
     for callback in found:
-        if not callable(callback):
+        if not callable(callback) or isinstance(callback, type):
             raise ConfigTypeError(
                 f"a callback must be a function of a Progress, or an object that can be called, got {brief(callback)}"
             )

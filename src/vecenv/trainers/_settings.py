@@ -51,6 +51,8 @@ class Settings:
     """
 
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    stored: ClassVar[frozenset[str]] = frozenset()
+    """Settings that what a checkpoint holds depends on: those of training that continues must be the same."""
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Raise ConfigTypeError for settings that there are not, such as those of other libraries."""
@@ -141,7 +143,12 @@ def _arguments(config: type) -> dict[str, None] | None:
 
 @functools.cache
 def _hints(config: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(config)
+    try:
+        hints = typing.get_type_hints(config)
+    except NameError as error:
+        raise ConfigTypeError(
+            f"{config.__name__}: {error} in its module; import the types of settings there"
+        ) from error
     return {field.name: hints[field.name] for field in fields(config)}
 
 

@@ -321,10 +321,12 @@ class Trainer(Generic[ConfigT]):
                     f"{path} was trained with {name!s:.40} {made_with!r:.80}, which files do not store; pass it again: "
                     f"{cls.__name__}.load(path, {name!s:.40}=...)"
                 )
-        optimizer, made_with = options.get("optimizer"), state["made_with"].get("optimizer")
-        if optimizer is not None and _name_of(optimizer) != made_with:
-            usual = "the trainer's own optimizer" if made_with is None else f"optimizer {made_with!r:.80}"
-            raise ConfigError(f"{path} was trained with {usual}, whose state does not fit {_name_of(optimizer)!r:.80}")
+        for name in ("network", "optimizer"):
+            given, made_with = options.get(name), state["made_with"].get(name)
+            if given is not None and (made_with is None or (name == "optimizer" and _name_of(given) != made_with)):
+                usual = f"the trainer's own {name}" if made_with is None else f"{name} {made_with!r:.80}"
+                raise ConfigError(f"{path} was trained with {usual}, whose state does not fit {_name_of(given)!r:.80}")
+        _check_stored(path, state["config"], config, {"num_envs", "groups"} if envs is None else set())
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
             rows = len(state["collector"]["episodes"]["totals"])  # several of an env with several agents
@@ -435,6 +437,18 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
             raise UnsafeFile(f"{path} is not a trainer's checkpoint, or is damaged: {name!r} is missing or wrong")
     return state
+
+
+def _check_stored(path: str | Path, stored: dict[str, Any], config: Any, of_id: set[str]) -> None:
+    """Raise ConfigError if settings differ from those in the file that its contents depend on."""
+    given = config.as_data()
+    for name in sorted((config.stored | of_id) & stored.keys() & given.keys()):
+        own = list(given[name]) if isinstance(given[name], tuple) else given[name]
+        if own != stored[name]:
+            raise ConfigError(
+                f"{path} was trained with {name}={stored[name]!r:.80}, which training that continues must have too, "
+                f"got {name}={own!r:.80}"
+            )
 
 
 def _trusted_id(path: str | Path, env_id: str | None) -> str:

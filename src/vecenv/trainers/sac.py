@@ -64,6 +64,9 @@ class SACConfig(Settings):
     report: int = 1_000
     torch_threads: int | None = None
 
+    stored: ClassVar = frozenset(
+        ("capacity", "priority", "hidden", "image_features", "normalize_obs", "normalize_reward")
+    )
     ranges: ClassVar = {
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features", "report"), COUNT),
         **dict.fromkeys(("warmup", "updates_per_step", "learning_rate", "priority"), NOT_NEGATIVE),
