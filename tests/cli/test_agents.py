@@ -122,6 +122,30 @@ def test_self_play_is_evaluated_with_the_seeds_of_an_evaluation_not_of_training(
     assert min(*seeds[0], *players) > 1_000_000, "training begins with its seed, and the next for each further env"
 
 
+def test_the_evaluation_of_self_play_cuts_episodes_that_do_not_end(monkeypatch):
+    from vecenv.cli._self_play import RandomPlayer, evaluate
+    from vecenv.cli._sources import find_env
+
+    allowed = []
+
+    class Learner(RandomPlayer):
+        mask_name = "action_mask"
+
+        def __call__(self, obs, mask=None):
+            allowed.append(np.asarray(mask).copy())
+            return super().__call__(obs, mask)
+
+    monkeypatch.setattr("vecenv.cli._self_play.LONGEST", 2)
+    found = evaluate(Learner(Discrete(7), 0), find_env("ConnectFourDuel-v0"), 5, lambda ended: None)
+    assert (found["episodes"], found["cut"], found["mean"]) == (5, 5, 0.0)
+    assert len(allowed) == 2
+    long = find_env("ConnectFourDuel-v0")
+    monkeypatch.setattr("vecenv.cli._self_play.LONGEST", 12)
+    found = evaluate(Learner(Discrete(7), 0), long, 60, lambda ended: None)
+    assert 0 < found["cut"] < found["episodes"] == 60
+    assert np.concatenate(allowed).any(axis=1).all(), "an empty board allows every action"
+
+
 def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):
     train(inside, "SimpleSpread-v0", "spread", "--gif")
     assert (tmp_path / "runs" / "spread" / "play.gif").exists()

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import CancelledError
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -417,7 +418,7 @@ def test_what_is_no_policy_or_no_env_is_refused_before_anything_runs():
 
 
 def test_episodes_of_an_env_without_a_time_limit_end_and_the_result_says_so(monkeypatch):
-    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+    monkeypatch.setattr("vecenv.evaluation._evaluate.LONGEST", 30)
 
     def up(obs):
         return np.zeros(len(obs), np.int64)
@@ -429,7 +430,7 @@ def test_episodes_of_an_env_without_a_time_limit_end_and_the_result_says_so(monk
 
 
 def test_a_time_limit_of_the_caller_is_the_one_that_holds_and_that_of_an_env_is_not_called_a_cut(monkeypatch):
-    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+    monkeypatch.setattr("vecenv.evaluation._evaluate.LONGEST", 30)
 
     def up(obs):
         return np.zeros(len(obs), np.int64)
@@ -476,19 +477,58 @@ class Endless(gymnasium.Env):
 
 
 def test_episodes_of_a_class_a_function_and_agents_are_cut_too_if_nobody_sets_a_limit(monkeypatch):
-    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+    monkeypatch.setattr("vecenv.evaluation._evaluate.LONGEST", 30)
     for env in (Endless, lambda: Endless(), lambda: gymnasium.wrappers.TimeLimit(Endless(), 50)):
         result = vecenv.evaluate(lambda obs: np.zeros(len(obs), np.int64), env, episodes=20, resamples=50)
         assert (result.cut, set(result.lengths.tolist()), set(result.returns.tolist())) == (20, {30}, {30.0})
     result = vecenv.evaluate(lambda obs: np.zeros(len(obs), np.int64), "Pursuit-v0", episodes=3, resamples=50)
     assert (result.cut, max(result.lengths)) == (0, 300)  # has a limit of its own
-    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 5)
+    monkeypatch.setattr("vecenv.evaluation._evaluate.LONGEST", 5)
     result = vecenv.evaluate(random_legal, "ConnectFourDuel-v0", episodes=3, num_envs=2, resamples=50)
     assert (result.cut, result.lengths.tolist()) == (3, [5, 5, 5])
 
 
 def random_legal(obs, mask):
     return mask.argmax(axis=-1)
+
+
+class Timed(Endless):
+    """Has a time limit of its own, which is an argument."""
+
+    def __init__(self, max_episode_steps=10):
+        self.limit = max_episode_steps
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.time += 1
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self.time == self.limit, info
+
+
+@pytest.mark.parametrize(
+    "env", [Timed, lambda max_episode_steps=10: Timed(max_episode_steps), partial(gymnasium.make, "MountainCar-v0"),
+            "MountainCar-v0", gymnasium.spec("MountainCar-v0")]
+)  # fmt: skip
+def test_a_limit_may_be_longer_than_the_envs_where_make_can_pass_it_on(env):
+    for limit in (250, np.int64(250), 5):
+        result = vecenv.evaluate(
+            lambda obs: np.zeros(len(obs), np.int64), env, episodes=2, resamples=50, max_episode_steps=limit
+        )
+        assert (result.lengths.tolist(), result.cut) == ([limit, limit], 2)
+
+
+def test_a_limit_may_be_longer_than_a_mujoco_tasks():
+    pytest.importorskip("mujoco")
+    from vecenv.mujoco.tasks.half_cheetah import HalfCheetah
+
+    for env in (HalfCheetah, "HalfCheetah-v5"):
+        result = vecenv.evaluate(
+            lambda obs: np.zeros((len(obs), 6), np.float32), env, episodes=1, resamples=50, max_episode_steps=1003
+        )
+        assert result.lengths.tolist() == [1003]
 
 
 def test_no_limit_at_all_can_be_asked_for_and_a_limit_is_a_number():

@@ -22,6 +22,9 @@ def config(**changes):
 def test_training_that_was_stored_ends_with_the_same_weights(changes, tmp_path):
     whole = DQN("CartPole-v1", config(**changes), seed=1).learn(160)
     half = DQN("CartPole-v1", config(**changes), seed=1).learn(160, lambda progress: progress.steps < 80)
+    own = half.buffer.state_dict(copy=False)["arrays"]
+    for name, array in half.state_dict()["buffer"]["arrays"].items():
+        assert np.shares_memory(array, own[name]), f"a checkpoint would need the memory of another {name}"
     half.save(tmp_path / "half.npz")
     again = DQN.load(tmp_path / "half.npz").learn(160)
     assert torch.equal(vector(again), vector(whole))

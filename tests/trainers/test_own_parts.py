@@ -94,6 +94,17 @@ class HalvingInPlace(Plain):
         return super().forward(obs, memory, began)
 
 
+class Keeping(Counting):
+    """Returns a tensor of its own as its memory, and writes to it the next time."""
+
+    def forward(self, obs, memory, began):
+        outputs, value, (time,) = super().forward(obs, memory, began)
+        if getattr(self, "kept", time).shape != time.shape or not hasattr(self, "kept"):
+            self.kept = torch.empty_like(time)
+        self.kept.copy_(time)
+        return outputs, value, (self.kept,)
+
+
 class CountingInPlace(Counting):
     def forward(self, obs, memory, began):
         outputs, value, _ = super().forward(obs, memory, began)
@@ -139,6 +150,7 @@ def test_a_network_of_your_own_learns_acts_and_comes_back_from_a_file(algorithm,
     [
         (PPO, "CartPole-v1", PPOConfig(**SMALL), Halving, HalvingInPlace),
         (PPO, "CartPole-v1", PPOConfig(**SMALL), Counting, CountingInPlace),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Counting, Keeping),
         (SAC, "Pendulum-v1", SOFT, Halving, HalvingInPlace),
         (DQN, "CartPole-v1", DEEP, Halving, HalvingInPlace),
     ],
@@ -164,8 +176,11 @@ def test_groups_of_parameters_keep_the_ratio_of_their_learning_rates():
     assert trainer.optimizer.learning_rate == pytest.approx(5e-4)
     assert torch.equal(trainer.flat.parameters[0], first)
     assert (trainer.flat.parameters[1] - second).abs().max() > 3 * (trainer.flat.parameters[2] - third).abs().max() > 0
+    trainer.optimizer._own.add_param_group({"params": [nn.Parameter(torch.zeros(2))], "lr": 1e-3})
+    trainer.learn(256)
+    assert [group["lr"] for group in trainer.optimizer._own.param_groups] == pytest.approx([0, 2.5e-3, 2.5e-4, 5e-4])
     own = partial(torch.optim.SGD, lr=0.1)
-    with pytest.raises(ConfigError, match="keep their ratio to the setting learning_rate, which begins at 0"):
+    with pytest.raises(ConfigError, match="keep their ratio to the setting learning_rate, which is 0"):
         PPO("CartPole-v1", PPOConfig(**SMALL, learning_rate=0.0), optimizer=lambda parameters, lr: own(parameters))
 
 
@@ -485,8 +500,10 @@ def test_a_csv_on_a_full_disk_warns_once_and_training_goes_on(tmp_path, monkeypa
 @dataclass(frozen=True)
 class BonusConfig(PPOConfig):
     bonus: float = 0.5
+    sizes: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
 
     ranges = {**PPOConfig.ranges, "bonus": (0, 1)}
+    fixed = frozenset({"bonus", "sizes"})
 
 
 class BonusPPO(PPO):
@@ -520,6 +537,10 @@ def test_trainers_of_your_own_save_and_load(tmp_path):
     again.learn(256)
     assert torch.equal(vector(again), vector(whole))
     assert not torch.equal(vector(again), vector(PPO("CartPole-v1", PPOConfig(**SMALL), seed=1).learn(256)))
+    for name, value in {"bonus": 0.5, "sizes": ((1, 2), (4,)), "hidden": (7,)}.items():
+        with pytest.raises(ConfigError, match=f"was begun with {name}=.*; continue with the same value, got"):
+            BonusPPO.load(tmp_path / "half.npz", config=replace(config, **{name: value}))
+    assert BonusPPO.load(tmp_path / "half.npz", config=replace(config, epochs=1)).config.epochs == 1
     with pytest.raises(ConfigError, match=r"is a checkpoint of BonusPPO, not of PPO; use BonusPPO.load"):
         PPO.load(tmp_path / "half.npz")
     with pytest.raises(ConfigError, match="bonus must be from 0 to 1, got 2"):
@@ -778,11 +799,11 @@ def test_of_a_dict_the_numbers_are_normalized_and_choices_and_images_are_not():
         obs, _ = envs.reset(seed=5)
         assert trainer.policy(obs).shape == (2,)
     only = spaces.Dict(c=spaces.Discrete(3))
-    with pytest.raises(ConfigError, match="none of its own parts is a Box of numbers"):
+    with pytest.raises(ConfigError, match=r"nothing to normalize in .*: only Boxes of numbers directly"):
         _numbers_of(only)
     inner = spaces.Dict(a=spaces.Box(-1, 1, (2,)), z=spaces.Dict(q=spaces.Box(-1, 1, (2,))))
     assert _numbers_of(inner) == ["a"]
-    with pytest.raises(ConfigError, match="those of parts are left as they are"):
+    with pytest.raises(ConfigError, match="not those in nested Dicts"):
         _numbers_of(spaces.Dict(z=inner))
     with pytest.raises(ConfigError, match=r"a Box, or the Boxes of a Dict; got Tuple\("):
         _numbers_of(spaces.Tuple([spaces.Box(-1, 1, (2,))]))
@@ -805,12 +826,20 @@ class Descent:
         pass
 
 
+class WithoutRate(Descent):
+    """Has its learning rate from the trainer alone."""
+
+    def __init__(self, parameters, lr):
+        self.param_groups = [{"params": list(parameters)}]
+
+
 def test_optimizers_need_not_derive_from_torchs():
     found = [
         vector(PPO("CartPole-v1", PPOConfig(**SMALL), seed=1, optimizer=optimizer).learn(128))
-        for optimizer in (Descent, torch.optim.SGD)
+        for optimizer in (Descent, WithoutRate, torch.optim.SGD)
     ]
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(found[0], found[2])
+    assert torch.equal(found[0], found[1])
 
 
 def test_a_checkpoint_is_loaded_with_the_optimizer_it_was_made_with(tmp_path):
@@ -830,18 +859,21 @@ def test_a_checkpoint_is_loaded_with_the_optimizer_it_was_made_with(tmp_path):
     ("algorithm", "env_id", "config", "changes"),
     [
         (PPO, "CartPole-v1", PPOConfig(**SMALL), {"hidden": (8,), "lstm": 4, "activation": "relu", "num_envs": 8}),
-        (PPO, "CartPole-v1", PPOConfig(**SMALL), {"optimizer": "rmsprop", "normalize_obs": True, "groups": 2}),
+        (
+            PPO,
+            "CartPole-v1",
+            PPOConfig(**SMALL),
+            {"optimizer": "rmsprop", "normalize_obs": True, "mask": "action_mask"},
+        ),
         (PPO, "CartPole-v1", PPOConfig(**SMALL, normalize_obs=True), {"normalize_obs": False}),
-        (SAC, "Pendulum-v1", SOFT, {"hidden": (8,), "capacity": 77, "priority": 0.5, "normalize_reward": True}),
+        (SAC, "Pendulum-v1", SOFT, {"hidden": (8,), "capacity": 77, "entropy": 0.1, "normalize_reward": True}),
         (DQN, "CartPole-v1", DEEP, {"hidden": (8,), "capacity": 77, "priority": 0.5, "dueling": True, "stack": 4}),
     ],
 )
 def test_settings_that_what_is_stored_depends_on_stay_the_same(algorithm, env_id, config, changes, tmp_path):
     algorithm(env_id, config).learn(64).save(tmp_path / "a.npz")
     for name, value in changes.items():
-        with pytest.raises(
-            ConfigError, match=rf"was trained with {name}=.*which training that continues must have too"
-        ):
+        with pytest.raises(ConfigError, match=rf"was begun with {name}=.*; continue with the same value"):
             algorithm.load(tmp_path / "a.npz", config=replace(config, **{name: value}))
     other = replace(config, learning_rate=1e-4, gamma=0.9, minibatch=8)
     assert algorithm.load(tmp_path / "a.npz", config=other).learn(128).config == other

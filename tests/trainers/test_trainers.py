@@ -290,11 +290,11 @@ def test_a_policy_with_a_memory_forgets_on_reset():
     fresh(obs[3])
     torch.testing.assert_close(state[0], fresh._state[0][0])
     assert not torch.allclose(state[1], fresh._state[0][1])
-    for wrong in ([0, 2], np.array([0, 2]), [True], [[True, False, True]]):
+    for wrong in ([0, 2], [0, 2, 1], [True], True, [[True, False, True]]):
         policy.reset(wrong)
-        with pytest.raises(SpaceError, match="where episodes begin must be said by 3 bools"):
+        with pytest.raises(SpaceError, match="episode starts must be 3 bools, one per observation, got"):
             policy(obs[3])
-    policy.reset([False, False, False])
+    policy.reset(np.zeros(3))
     policy(obs[3])
     with pytest.raises(CallOrderError, match="memory is of 3 rows, there are 2"):
         policy(obs[3][:2])

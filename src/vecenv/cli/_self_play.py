@@ -15,6 +15,7 @@ from vecenv._batch.slots import FLAGS
 from vecenv.agents import League, MultiAgentVectorEnv
 from vecenv.cli._agents import MASK
 from vecenv.cli._sources import EnvSource
+from vecenv.evaluation._evaluate import LONGEST
 from vecenv.evaluation._jobs import plan_jobs
 from vecenv.evaluation._statistics import bootstrap, interquartile_mean, mean
 
@@ -88,6 +89,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Returns of the policy against a random player, in every seat alike; the first episodes of each env count.
 
+    Episodes are cut after as many turns of the policy as `vecenv.evaluate` allows steps.
+
     Seeds are those of `vecenv.evaluate`, which no training begins with. `options` are those of `make`.
     """
     with closing(source.make(min(_EVALUATED, episodes), autoreset="same-step", **options)) as envs:
@@ -96,19 +99,25 @@ def evaluate(
         game = envs.versus(RandomPlayer(envs.single_action_space, seeds[0]))
         quota = np.arange(episodes, episodes + count)[::-1] // count
         obs, infos = game.reset(seed=seeds)
-        totals, returns = np.zeros(count), []
+        totals, lengths, returns, cut = np.zeros(count), np.zeros(count, np.int64), [], 0
         while quota.any():
             masks = {"mask": infos[policy.mask_name]} if policy.mask_name else {}
             obs, reward, terminated, truncated, infos = game.step(policy(obs, **masks))
-            totals += reward
-            ended = terminated | truncated
+            totals, lengths = totals + reward, lengths + 1
+            over = ~(terminated | truncated) & (lengths >= LONGEST)
+            ended = terminated | truncated | over
             returns += totals[ended & (quota > 0)].tolist()
+            cut += np.count_nonzero(over & (quota > 0))
             quota[ended & (quota > 0)] -= 1
-            totals[ended] = 0.0
+            totals[ended], lengths[ended] = 0.0, 0
+            if over.any():
+                obs, begun = game.reset(options={"reset_mask": over})
+                if policy.mask_name:
+                    infos[policy.mask_name][over] = begun[policy.mask_name][over]
             progress(len(returns))
     found = np.array(returns)
     low, high = bootstrap((found,), mean)
     iqm_low, iqm_high = bootstrap((found,), interquartile_mean)
-    return {"episodes": len(found), "mean": float(found.mean()), "low": low, "high": high,
+    return {"episodes": len(found), "cut": cut, "mean": float(found.mean()), "low": low, "high": high,
             "iqm": float(interquartile_mean(found)), "iqm_low": iqm_low, "iqm_high": iqm_high,
             "against": "a random player"}  # fmt: skip

@@ -52,7 +52,7 @@ class Options:
     trust: Flag = False
     """Import and run the code that the run or checkpoint names as its env."""
     max_episode_steps: Annotated[CountOrNone, Optional] = None
-    """Cut episodes after this many steps; default: the env's time limit, or 27000 if it has none."""
+    """Cut episodes after this many steps; default: the env's time limit, or 27000 if it is not known."""
     csv: Annotated[Path | None, Optional] = None
     """Write every episode to this file."""
     plot: Annotated[Path | None, Optional] = None

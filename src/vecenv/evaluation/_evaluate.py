@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, SupportsIndex, overload
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -25,12 +26,13 @@ from vecenv.evaluation._jobs import Jobs, plan_jobs
 from vecenv.evaluation._loop import Loop
 from vecenv.evaluation._policies import Actor, check_policy, evaluation_mode, snapshot
 from vecenv.evaluation._result import Evaluation
+from vecenv.mujoco._registry import find_task
 from vecenv.scenarios._parameter_writers import parameter_writer
 
 _MANY, _SOME = 1024, 16
 """Default number of envs that run at once: of a kernel, of Python envs."""
 _LIMIT = "max_episode_steps"
-_LONGEST = 27_000
+LONGEST = 27_000
 """Steps after which episodes of an env without a time limit are cut: as many as Atari games have."""
 
 
@@ -107,7 +109,8 @@ def evaluate(
             The other parameters are reset options. For kernels they are the kernel's parameters.
         wrap: applied to the vector env, e.g. to normalize observations. Returns are those of the unwrapped env.
         progress: called with the number of ended episodes and of all episodes, from the thread that runs them.
-        **make_options: as in `make`; `max_episode_steps` is a time limit of your own, None for none but the env's.
+        **make_options: as in `make`; `max_episode_steps` is a time limit of your own; None: only the env's.
+            It can be longer than the env's where the env is registered, a kernel, or has an argument of this name.
 
     Returns:
         The result; with `background=True`, a `Running` evaluation.
@@ -121,7 +124,11 @@ def evaluate(
     count = _count(env, num_envs, engine, len(jobs))
     check_policy(policy)
     limits = _limits_of(make_options)
-    asked = None if _takes_limit(env) else _checked(make_options.pop(_LIMIT, None))
+    asked = _checked(make_options.get(_LIMIT))
+    if not _takes_limit(env):
+        make_options.pop(_LIMIT, None)
+    elif asked is not None:
+        make_options[_LIMIT] = asked
 
     def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
@@ -132,7 +139,9 @@ def evaluate(
             writer = _writer(rows, jobs, env, scenario_kwargs)
             cut = asked if limits else _limit_of(rows.spec)
             outcomes = Loop(outer, actor, jobs, writer, cut, report, stop).run()
-        limit = min((each for each in (*limits, cut) if isinstance(each, int) and each > 0), default=None)
+        limit = min(
+            (int(each) for each in (*limits, cut) if isinstance(each, SupportsIndex) and each > 0), default=None
+        )
         return Evaluation(name, jobs, outcomes, confidence, resamples, limit)
 
     if not background:
@@ -158,10 +167,16 @@ def _limits_of(make_options: dict[str, Any]) -> list[Any]:
 
 
 def _takes_limit(env: Any) -> bool:
-    """Whether `make` takes a time limit for this env: for registered envs and kernels. Others are cut by the loop."""
+    """Whether `make` can pass a time limit on: to registered envs, kernels, and what has an argument of this name."""
     kernel, build = find_build(env)
-    registered = isinstance(build, EnvSpec) or (isinstance(build, str) and not build.startswith(PETTINGZOO))
-    return kernel is not None or registered
+    if kernel is not None or find_task(env) is not None or isinstance(build, EnvSpec):
+        return True
+    if isinstance(build, str):
+        return not build.startswith(PETTINGZOO)
+    try:
+        return _LIMIT in inspect.signature(build).parameters
+    except (TypeError, ValueError):  # of a function that is not written in Python
+        return False
 
 
 def _checked(limit: Any) -> int | None:
@@ -171,9 +186,9 @@ def _checked(limit: Any) -> int | None:
 def _limit_of(spec: EnvSpec | None) -> int | None:
     """Steps after which episodes are cut if the user sets no limit: none if the env has a limit of its own."""
     if spec is None:
-        return _LONGEST
+        return LONGEST
     counts_frames = str(spec.entry_point).startswith("ale_py")
-    return _LONGEST if spec.max_episode_steps is None and not counts_frames else None
+    return LONGEST if spec.max_episode_steps is None and not counts_frames else None
 
 
 def _name_of(env: Any) -> str:

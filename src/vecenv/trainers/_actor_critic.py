@@ -86,7 +86,15 @@ class OwnNetwork(PolicyNetwork):
         self.recurrent = hasattr(module, "initial_memory")
 
     def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> tuple[Tensor, Tensor, Any]:
-        """What the user's network returns. It gets copies, which it may change: arrays share memory with tensors."""
+        """What the user's network returns.
+
+        It gets copies, which it may change in place, because arrays share memory with tensors; it may keep what it
+        returns as its memory, and change that.
+        """
+        outputs, values, memory = self._call(obs, memory, began)
+        return outputs, values, memory if memory is None else tuple(part.clone() for part in memory)
+
+    def _call(self, obs: Any, memory: Any, began: Tensor | None) -> Any:
         if self.recurrent:
             first = _first_leaf(obs)
             if memory is None:
@@ -107,7 +115,7 @@ class OwnNetwork(PolicyNetwork):
         obs = put(example(observation_space, 2), device)
         try:
             with torch.no_grad():
-                found = self(obs, self.initial_memory(2, device), torch.ones(2, dtype=torch.bool, device=device))
+                found = self._call(obs, self.initial_memory(2, device), torch.ones(2, dtype=torch.bool, device=device))
         except Exception as error:
             raise ConfigError(
                 f"network {type(self.module).__name__} failed on two observations of {observation_space} "

@@ -119,7 +119,7 @@ def check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any)
         raise ConfigTypeError(
             f"a list must be of vector envs, got {brief(envs)}; write {name}({several[0]!r:.40}) to train on an id"
         )
-    if len({id(one) for one in several}) < len(several):
+    if len({id(getattr(one, "unwrapped", one)) for one in several}) < len(several):
         raise ConfigError("the same vector env is in the list twice; make one for each group")
     if any(getattr(one, "closed", False) is True for one in several):
         raise ConfigError("the vector env is closed; make another one")

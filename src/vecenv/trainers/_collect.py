@@ -266,8 +266,8 @@ def _numbers_of(space: gymnasium.Space[Any]) -> list[str] | None:
     found = [key for key, part in boxes.items() if part.dtype != np.uint8 or len(part.shape) != 3]
     if not found:
         raise ConfigError(
-            f"normalize_obs has nothing to normalize in {space}: none of its own parts is a Box of numbers; those of "
-            "parts are left as they are"
+            f"normalize_obs has nothing to normalize in {space}: only Boxes of numbers directly in the Dict are "
+            "normalized, not those in nested Dicts"
         )
     return found
 

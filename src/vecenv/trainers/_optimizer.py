@@ -138,13 +138,9 @@ class TorchOptimizer:
                 "use another optimizer, such as torch.optim.AdamW"
             )
         self._sizes = [part.numel() for part in flat.parameters]
-        self._learning_rate, rates = learning_rate, [float(group["lr"]) for group in self._own.param_groups]
-        if not learning_rate and any(rates):
-            raise ConfigError(
-                "groups of parameters with learning rates of their own keep their ratio to the setting learning_rate, "
-                "which begins at 0; let it begin at a larger number"
-            )
-        self._ratios = [rate / learning_rate if learning_rate else 1.0 for rate in rates]
+        self._learning_rate = learning_rate
+        self._ratios: list[float] = []
+        self._note_ratios()
 
     @property
     def learning_rate(self) -> float:
@@ -153,9 +149,21 @@ class TorchOptimizer:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        self._note_ratios()
         self._learning_rate = value
         for group, ratio in zip(self._own.param_groups, self._ratios, strict=True):
             group["lr"] = value * ratio
+
+    def _note_ratios(self) -> None:
+        """Note the ratio of the learning rates of groups to the setting, of those that there were not before."""
+        for group in self._own.param_groups[len(self._ratios) :]:
+            rate = float(group.get("lr", self._learning_rate))
+            if rate and not self._learning_rate:
+                raise ConfigError(
+                    "groups of parameters with learning rates of their own keep their ratio to the setting "
+                    "learning_rate, which is 0; let it begin at a larger number"
+                )
+            self._ratios.append(rate / self._learning_rate if self._learning_rate else 1.0)
 
     def step(self, gradient: Tensor) -> None:
         """Move the parameters against a gradient."""

@@ -193,14 +193,11 @@ class Policy:
         return layout.nest([_fitting(*pair, axes) for pair in zip(layout.leaves, given, strict=True)]), single
 
     def _checked_rows(self, began: np.ndarray, obs: Any) -> np.ndarray:
-        """Where episodes begin. Raises SpaceError unless it has a bool for each observation."""
-        shape = began.shape if self._layout is None else self._layout.flat(obs)[0].shape[:1]
-        if began.dtype != np.bool_ or began.shape != shape:
-            raise SpaceError(
-                f"where episodes begin must be said by {shape[0] if shape else 1} bools, one for each observation, got "
-                f"{brief(began)}"
-            )
-        return began
+        """Where episodes begin, as booleans. Raises SpaceError unless there is one for each observation."""
+        rows = began.size if self._layout is None else len(self._layout.flat(obs)[0])
+        if began.size != rows or began.ndim > 1 or not np.isin(began, (False, True)).all():
+            raise SpaceError(f"episode starts must be {rows} bools, one per observation, got {brief(began)}")
+        return began.reshape(rows).astype(np.bool_)
 
     def _checked_masks(self, given: Any, obs: Any) -> np.ndarray:
         """Masks as booleans, from numbers of any dtype or from one object per row."""

@@ -72,8 +72,8 @@ class PPOConfig(Settings):
     optimizer: Literal["adam", "rmsprop"] = "adam"
     torch_threads: int | None = None
 
-    stored: ClassVar = frozenset(
-        ("hidden", "activation", "image_features", "lstm", "normalize_obs", "normalize_reward", "central_value",
+    fixed: ClassVar = frozenset(
+        ("hidden", "activation", "image_features", "lstm", "normalize_obs", "normalize_reward", "central_value", "mask",
          "optimizer")
     )  # fmt: skip
     ranges: ClassVar = {

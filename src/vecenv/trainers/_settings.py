@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import json
 import math
 import operator
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from types import UnionType
@@ -51,8 +52,8 @@ class Settings:
     """
 
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
-    stored: ClassVar[frozenset[str]] = frozenset()
-    """Settings that what a checkpoint holds depends on: those of training that continues must be the same."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Settings that must stay the same when training continues from a checkpoint; a subclass adds its own."""
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Raise ConfigTypeError for settings that there are not, such as those of other libraries."""
@@ -78,6 +79,17 @@ class Settings:
         """
         value: Any = getattr(self, name)
         return self._scheduled(name, value, progress) if callable(value) else value
+
+    def check_fixed(self, stored: Mapping[str, Any], more: Iterable[str] = ()) -> None:
+        """Raise ConfigError if a setting that must stay the same, or one of `more`, is not that in a file."""
+        names = set(more).union(*(vars(kind).get("fixed", ()) for kind in type(self).__mro__))
+        given = self.as_data()
+        for name in sorted(names & stored.keys() & given.keys()):
+            if _text(given[name]) != _text(stored[name]):
+                raise ConfigError(
+                    f"the training was begun with {name}={stored[name]!r:.80}; continue with the same value, got "
+                    f"{given[name]!r:.80}"
+                )
 
     @property
     def functions(self) -> list[str]:
@@ -129,6 +141,11 @@ def _no_setting(name: str, known: Mapping[str, Any]) -> str:
         return f"there is no setting {name!r}; it is {OTHER_NAMES[name]!r} here"
     hint = did_you_mean(name, known, f"settings: {', '.join(known)}")
     return f"there is no setting {name!r}{hint}"
+
+
+def _text(value: Any) -> str:
+    """A text that is the same for a value and for what a file has of it: tuples are lists there."""
+    return json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else str(other))
 
 
 @functools.cache

@@ -313,8 +313,8 @@ class Trainer(Generic[ConfigT]):
                 id is not imported; or it was made with a network, an optimizer or functions that must be passed again.
                 A checkpoint may come from anyone, so the caller has to name such envs.
         """
-        state = read_checkpoint(path)
-        config = cls._config(path, state, config)
+        state, given = read_checkpoint(path), config
+        config = cls._config(path, state, given)
         for name, made_with in state["made_with"].items():
             if options.get(name) is None:
                 raise ConfigError(
@@ -322,11 +322,12 @@ class Trainer(Generic[ConfigT]):
                     f"{cls.__name__}.load(path, {name!s:.40}=...)"
                 )
         for name in ("network", "optimizer"):
-            given, made_with = options.get(name), state["made_with"].get(name)
-            if given is not None and (made_with is None or (name == "optimizer" and _name_of(given) != made_with)):
+            own, made_with = options.get(name), state["made_with"].get(name)
+            if own is not None and (made_with is None or (name == "optimizer" and _name_of(own) != made_with)):
                 usual = f"the trainer's own {name}" if made_with is None else f"{name} {made_with!r:.80}"
-                raise ConfigError(f"{path} was trained with {usual}, whose state does not fit {_name_of(given)!r:.80}")
-        _check_stored(path, state["config"], config, {"num_envs", "groups"} if envs is None else set())
+                raise ConfigError(f"{path} was trained with {usual}, whose state does not fit {_name_of(own)!r:.80}")
+        if given is not None:
+            given.check_fixed(state["config"], ["num_envs"] if envs is None else [])
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
             rows = len(state["collector"]["episodes"]["totals"])  # several of an env with several agents
@@ -437,18 +438,6 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
             raise UnsafeFile(f"{path} is not a trainer's checkpoint, or is damaged: {name!r} is missing or wrong")
     return state
-
-
-def _check_stored(path: str | Path, stored: dict[str, Any], config: Any, of_id: set[str]) -> None:
-    """Raise ConfigError if settings differ from those in the file that its contents depend on."""
-    given = config.as_data()
-    for name in sorted((config.stored | of_id) & stored.keys() & given.keys()):
-        own = list(given[name]) if isinstance(given[name], tuple) else given[name]
-        if own != stored[name]:
-            raise ConfigError(
-                f"{path} was trained with {name}={stored[name]!r:.80}, which training that continues must have too, "
-                f"got {name}={own!r:.80}"
-            )
 
 
 def _trusted_id(path: str | Path, env_id: str | None) -> str:

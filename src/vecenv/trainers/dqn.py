@@ -82,7 +82,7 @@ class DQNConfig(Settings):
     report: int = 1_000
     torch_threads: int | None = None
 
-    stored: ClassVar = frozenset(
+    fixed: ClassVar = frozenset(
         ("capacity", "priority", "stack", "dueling", "hidden", "activation", "image_features", "normalize_obs",
          "normalize_reward")
     )  # fmt: skip

@@ -64,8 +64,8 @@ class SACConfig(Settings):
     report: int = 1_000
     torch_threads: int | None = None
 
-    stored: ClassVar = frozenset(
-        ("capacity", "priority", "hidden", "image_features", "normalize_obs", "normalize_reward")
+    fixed: ClassVar = frozenset(
+        ("capacity", "priority", "hidden", "image_features", "normalize_obs", "normalize_reward", "entropy")
     )
     ranges: ClassVar = {
         **dict.fromkeys(("num_envs", "capacity", "minibatch", "n_step", "hidden", "image_features", "report"), COUNT),
