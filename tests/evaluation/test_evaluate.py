@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import partial
 
 import gymnasium
@@ -444,6 +445,33 @@ def test_a_time_limit_of_the_caller_is_the_one_that_holds_and_that_of_an_env_is_
     result = vecenv.evaluate(up, "Taxi-v3", episodes=1, resamples=50)
     assert (result.cut, result.lengths.tolist()) == (0, [200])
     assert "cut" not in str(result)
+
+
+class FailsToReset(Counted):
+    """The first two resets with a seed fail, of all envs together."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def reset(self, *, seed=None, options=None):
+        for name in "ab" if seed is not None else "":
+            with suppress(FileExistsError):
+                (self.folder / name).touch(exist_ok=False)
+                raise RuntimeError("no connection")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "process", "asyncio"])
+@pytest.mark.parametrize("num_envs", [1, 2, 5])
+def test_an_episode_whose_reset_failed_has_its_seed(engine, num_envs, tmp_path):
+    expected = vecenv.evaluate(lean, Counted, episodes=6, scenarios=scenarios.grid(start=[0.0, 2.0]), resamples=50)
+    result = vecenv.evaluate(
+        lean, partial(FailsToReset, tmp_path), episodes=6, scenarios=scenarios.grid(start=[0.0, 2.0]), num_envs=num_envs,
+        engine=engine, on_error="restart", resamples=50,
+    )  # fmt: skip
+    assert {file.name for file in tmp_path.iterdir()} == {"a", "b"}
+    assert result.returns.tolist() == expected.returns.tolist()
 
 
 @pytest.mark.parametrize("engine", ["sync", "thread", "process"])

@@ -71,14 +71,9 @@ class Loop:
 
     def run(self) -> Outcomes:
         """Run all jobs. Raises CancelledError if `stop` was set, InvalidAction if actions do not fit their space."""
-        envs = self._envs
-        rows = np.arange(envs.num_envs)
-        self._assign(rows)
-        obs, infos = envs.reset(seed=self._jobs.episode_seed[self._job_of].tolist())
-        starts = np.ones(len(rows), np.bool_)
-        masks = self._actor.masks(infos, rows, starts)
-        fresh = rows[:0]
-        pending = 0
+        envs, fresh = self._envs, np.arange(self._envs.num_envs)
+        rows, obs, starts, masks, pending = fresh[:0], None, None, None, 0
+        self._assign(fresh)
         while True:
             if self._stop.is_set():
                 raise CancelledError("the evaluation was cancelled")
@@ -92,6 +87,8 @@ class Loop:
             step = envs.recv()
             pending -= len(step.env_ids)
             done = step.done if self._limit is None else step.done | (step.episode_length >= self._limit)
+            failed = _failed_resets(step)
+            done = done if failed is None else done | failed
             fresh = self._finish(step, np.flatnonzero(done)) if done.any() else rows[:0]
             rows, obs, starts, masks = self._unfinished(step, done)
 
@@ -167,10 +164,17 @@ class Loop:
         return self._observations.nest(leaves)
 
 
+def _failed_resets(step: Step) -> np.ndarray | None:
+    """Which envs were built again because their reset failed: they have not begun with the seed that it had."""
+    if ended_by_fault(step.infos) is None:
+        return None
+    return step.infos["_fault"] & ~step.valid & (step.infos["fault"]["kind"] != NotFiniteError.__name__)
+
+
 def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which of these episodes must run again because their env was restarted, and which ended with NaN or infinity."""
-    faulty = ended_by_fault(step.infos)
-    if faulty is None:
+    faulty, failed = ended_by_fault(step.infos), _failed_resets(step)
+    if faulty is None or failed is None:
         return np.zeros(len(positions), np.bool_), np.zeros(len(positions), np.bool_)
     not_finite = faulty & (step.infos["fault"]["kind"] == NotFiniteError.__name__)
-    return (faulty & ~not_finite)[positions], not_finite[positions]
+    return (faulty & ~not_finite | failed)[positions], not_finite[positions]
