@@ -465,11 +465,10 @@ class FailsToReset(Counted):
 @pytest.mark.parametrize("engine", ["sync", "thread", "process", "asyncio"])
 @pytest.mark.parametrize("num_envs", [1, 2, 5])
 def test_an_episode_whose_reset_failed_has_its_seed(engine, num_envs, tmp_path):
-    expected = vecenv.evaluate(lean, Counted, episodes=6, scenarios=scenarios.grid(start=[0.0, 2.0]), resamples=50)
-    result = vecenv.evaluate(
-        lean, partial(FailsToReset, tmp_path), episodes=6, scenarios=scenarios.grid(start=[0.0, 2.0]), num_envs=num_envs,
-        engine=engine, on_error="restart", resamples=50,
-    )  # fmt: skip
+    given = {"episodes": 6, "scenarios": scenarios.grid(start=[0.0, 2.0]), "resamples": 50}
+    expected = vecenv.evaluate(lean, Counted, **given)
+    env = partial(FailsToReset, tmp_path)
+    result = vecenv.evaluate(lean, env, **given, num_envs=num_envs, engine=engine, on_error="restart")
     assert {file.name for file in tmp_path.iterdir()} == {"a", "b"}
     assert result.returns.tolist() == expected.returns.tolist()
 
