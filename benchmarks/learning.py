@@ -166,8 +166,8 @@ The bar of SAC's runs for 300k steps is the mean return of Stable-Baselines3 wit
 evaluation. A test runs its whole loop with our random numbers: actions, transitions and weights after twenty updates
 are the same up to rounding. When the hidden layers of our networks were orthogonal at first and the first update came
 one step earlier, both unlike there, one run for 300k steps had returned 993 on Hopper-v5 and one 8,337 on
-HalfCheetah-v5. Today's three seeds there return 1.1 % more than the two of Stable-Baselines3 and differ by 9 % from each
-other, so neither library is ahead; on Hopper-v5 its two seeds differ by 10 %, ours by 7 %. The run for 120k steps was
+HalfCheetah-v5. Today's three seeds there return 1.1 % more than the two of Stable-Baselines3 and differ by 9 % among
+them, so neither library is ahead; on Hopper-v5 its two seeds differ by 10 %, ours by 7 %. The run for 120k steps was
 made before large products of matrices were computed by oneDNN; the CPU times of our other runs of SAC on these two are
 those with it.
 

@@ -217,6 +217,48 @@ class Late(Walk):
         return super().step(action)
 
 
+class Quits(Walk):
+    def step(self, action):
+        raise SystemExit(0)
+
+
+class Masked(Walk):
+    """Its infos say which actions are allowed; it fails at the others."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = super().reset(seed=seed)
+        return obs, self._mask()
+
+    def step(self, action):
+        assert self.mask[action], "masked action"
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, terminated, truncated, self._mask()
+
+    def _mask(self):
+        self.mask = np.array([True, True])
+        self.mask[self.time % 3 :: 2] = self.time % 3 == 2
+        return {"action_mask": self.mask}
+
+
+class Prints(Walk):
+    def step(self, action):
+        print("step")
+        return super().step(action)
+
+
+class Bare(gymnasium.Env):
+    """Has no constructor."""
+
+    observation_space = Box(-10, 10, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
 gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")
 
 

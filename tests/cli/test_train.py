@@ -151,6 +151,10 @@ def test_episodes_that_a_killed_run_will_make_again_are_not_counted_twice(inside
     assert after["r"].max() < 777
     assert len(after) == json.loads(out)["episodes"]
     assert after["r"][: len(before)].equals(before["r"])
+    lines = (tmp_path / "runs/killed/monitor.csv").read_bytes().splitlines(keepends=True)
+    (tmp_path / "runs/killed/monitor.csv").write_bytes(b"".join(lines[:9]) + lines[9][:5])
+    inside("train", "runs/killed", "--steps", 5000, *few)
+    assert load_results(tmp_path / "runs" / "killed")["r"][:7].equals(before["r"][:7])
     assert "newer" in inside("train", "runs/killed/checkpoints/step-2048.npz", "--steps", 5000, code=2)[1]
 
 
@@ -159,7 +163,12 @@ def test_names_are_not_taken_twice(inside, tmp_path):
     inside("train", "CartPole-v1", *few)
     inside("train", "CartPole-v1", *few)
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["CartPole-v1-ppo-1", "CartPole-v1-ppo-2"]
-    assert "exists" in inside("train", "CartPole-v1", *few, "--name", "CartPole-v1-ppo-1", code=2)[1]
+    err = inside("train", "CartPole-v1", *few, "--name", "CartPole-v1-ppo-1", code=2)[1]
+    assert "exists; choose another --name, or --overwrite it, or continue it: vecenv train runs/CartPole" in err
+    for file in (tmp_path / "runs/CartPole-v1-ppo-1/checkpoints").iterdir():
+        file.unlink()
+    err = inside("train", "CartPole-v1", *few, "--name", "CartPole-v1-ppo-1", code=2)[1]
+    assert err.endswith("exists; choose another --name, or --overwrite it\n"), "there is nothing to continue from"
     inside("train", "CartPole-v1", *few, "--name", "CartPole-v1-ppo-1", "--overwrite")
     (tmp_path / "runs" / "precious").mkdir()
     (tmp_path / "runs" / "precious" / "thesis.txt").write_text("...")

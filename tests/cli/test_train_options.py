@@ -52,7 +52,67 @@ def test_what_was_learnt_is_saved_when_an_env_fails_and_the_run_goes_on_from_the
 
 def test_without_a_recording_the_options_that_help_are_named(inside, fragile):
     _, err = inside("train", "tests.cli.cli_envs:Fragile", "--engine", "sync", *SMALL, *FEW, code=1)
-    assert "train with --record to replay such a failure, with --on-error restart" in err
+    assert "continue with --record to replay such a failure, with --on-error restart" in err
+
+
+def test_a_run_may_go_on_with_other_answers_to_failures(inside, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_envs.Late, "fails", True)
+    monkeypatch.setattr(cli_envs.Late, "once", True)
+    env = "tests.cli.cli_envs:Late"
+    err = inside("train", env, "--name", "f", "--engine", "sync", "--steps", 512, *SMALL, *FEW, code=1)[1]
+    assert "continue with --record to replay such a failure, with --on-error restart" in err
+    monkeypatch.setattr(cli_envs.Late, "fails", True)
+    out, _ = inside("train", "runs/f", "--trust", "--on-error", "restart", "--record", *FEW, "--json")
+    assert json.loads(out)["steps"] == 512
+    assert not cli_envs.Late.fails, "it failed again"
+    err = inside("train", "runs/f", "--trust", "--engine", "process", code=2)[1]
+    assert "continues with its own settings; leave out --engine" in err
+    inside("train", "CartPole-v1", "--steps", 512, "--name", "c", *FEW)
+    out, _ = inside("train", "runs/c", "--steps", 8192, "--timeout", 9, *FEW, "--json")
+    assert json.loads(out)["steps"] == 8192
+
+
+def test_an_env_that_ends_the_process_does_not_end_the_command(inside):
+    env = "tests.cli.cli_envs:Quits"
+    assert "env 0 raised SystemExit in step: 0" in inside("train", env, *FEW, code=1)[1]
+    out, _ = inside("check", env, "--steps", 20, code=1)
+    assert "SystemExit: 0" in out
+
+
+def test_envs_that_fail_at_masked_actions_are_trained_evaluated_and_checked(inside):
+    env = "tests.cli.cli_envs:Masked"
+    inside("train", env, "--name", "m", "--steps", 256, "--eval-episodes", 2, *SMALL, "mask=action_mask")
+    assert len(json.loads(inside("eval", "runs/m", "--trust", "--episodes", 2, "--json")[0])["episodes"]) == 2
+    found = json.loads(inside("check", env, "--steps", 60, "--json")[0])
+    results = {one["check"]: one["result"] for one in found["checks"]}
+    assert results["values"] == results["engines"] == results["buffer reuse"] == "ok"
+    assert results["api"] == results["speed"] == "skipped"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("mujoco"), reason="needs vecenv[mujoco]")
+def test_mujoco_tasks_pass_the_check(inside):
+    found = json.loads(inside("check", "HalfCheetah-v5", "--steps", 20, "--json")[0])
+    results = {one["check"]: (one["result"], one["message"]) for one in found["checks"]}
+    assert results["engines"][0] == "ok"
+    assert results["engines"][1].startswith("sync, mujoco, thread, process: the same bits")
+    assert "device" not in found["engine"]["steps_per_second"], "it compiles for minutes, and is other physics"
+
+
+def test_evaluations_run_on_the_engine_that_was_asked_for(inside, monkeypatch):
+    seen, evaluate = [], vecenv.evaluate
+    monkeypatch.setattr(
+        "vecenv.evaluation.evaluate", lambda *what, **how: seen.append(how.get("engine")) or evaluate(*what, **how)
+    )
+    for engine in ("thread", "auto"):
+        inside("train", "tests.cli.cli_envs:Walk", "--engine", engine, "--steps", 128, "--eval-episodes", 1, *SMALL)
+    assert seen == ["thread", None]
+
+
+def test_a_json_document_is_all_on_stdout_whatever_envs_print(command):
+    env = ("tests.cli.cli_envs:Prints", "--engine", "process", "--workers", 2, "--eval-episodes", 1)
+    done = command("train", *env, "--steps", 256, "--json", *SMALL)
+    assert json.loads(done.stdout)["steps"] == 256
+    assert "step\nstep\n" in done.stderr
 
 
 def test_a_failed_trial_is_called_one_and_names_options_of_the_command(inside):
@@ -310,7 +370,7 @@ def test_an_exception_in_the_evaluation_costs_neither_result_nor_curve_nor_the_c
     assert "after training; the agent is saved in runs/l" in err
     assert "evaluate it with: vecenv eval runs/l --trust" in err
     assert "continue with: vecenv train runs/l --trust --steps 1024" in err
-    assert "train with --record to replay such a failure" in err
+    assert "continue with --record to replay such a failure" in err
     assert "PPO: 512 steps" in out
     assert "curve.png" in out
     assert (tmp_path / "runs/l/curve.png").is_file()

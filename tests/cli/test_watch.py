@@ -89,7 +89,8 @@ def test_envs_are_played_with_random_actions(inside, tmp_path):
     out, _ = inside("play", "Snake-v0", "--max-steps", 5)
     assert "Snake-v0, random actions" in out
     assert (tmp_path / "Snake-v0.gif").is_file()
-    assert "takes no render_mode" in inside("play", "tests.cli.cli_envs:Unseen", code=2)[1]
+    for name in ("Unseen", "Bare"):
+        assert "takes no render_mode" in inside("play", f"tests.cli.cli_envs:{name}", code=2)[1]
 
 
 def test_terminal_frames_are_characters(inside, command):

@@ -389,6 +389,22 @@ def test_progress_tells_what_happened():
     assert sum(lengths) <= 640
 
 
+def test_losses_that_are_not_finite_are_said_once():
+    class Broken(Bandit):
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return obs * np.nan, *rest
+
+    with vecenv.make(lambda: Broken(spaces.Box(-1, 1, (4,)), spaces.Discrete(2)), 2, autoreset="same-step") as envs:
+        trainer = PPO(envs, PPOConfig(**SMALL), seed=0)
+        assert not trainer.diverged
+        with pytest.warns(RuntimeWarning, match=r"losses are not finite after \d+ steps \(policy nan") as found:
+            trainer.learn(256)
+    assert len(found) == 1
+    assert trainer.diverged
+    assert not PPO("CartPole-v1", PPOConfig(**SMALL)).learn(64).diverged
+
+
 def test_threads_of_torch_are_what_they_were():
     torch.set_num_threads(2)
     PPO("CartPole-v1", PPOConfig(**SMALL, torch_threads=1)).learn(64)

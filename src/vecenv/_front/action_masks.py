@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from vecenv.errors import ConfigError
 
@@ -34,6 +35,15 @@ def action_masks(infos: Mapping[str, Any], name: str, env_ids: np.ndarray, actin
     masks = found.reshape(len(given), -1)
     check_allowed(masks, name, env_ids, acting)
     return masks
+
+
+def allowed_sample(space: Any, info: Any) -> Any:
+    """A random action of one env, of those that its info "action_mask" allows if it is a mask of a Discrete space."""
+    if isinstance(space, Discrete) and isinstance(info, Mapping) and "action_mask" in info:
+        mask = np.asarray(info["action_mask"])
+        if mask.shape == (space.n,) and mask.dtype.kind in "bui" and mask.any():
+            return space.sample((mask != 0).astype(np.int8))
+    return space.sample()
 
 
 def check_allowed(masks: np.ndarray, name: str, env_ids: np.ndarray, acting: np.ndarray) -> None:

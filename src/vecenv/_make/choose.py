@@ -15,7 +15,8 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._batch.faults import Fault
+from vecenv._batch.faults import ENV_RAISED, Fault
+from vecenv._front.action_masks import allowed_sample
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
 from vecenv._util.text import text_of, type_name
@@ -199,7 +200,7 @@ def _choose_python(
 
 
 def _time_steps(factory: Factory) -> float:
-    """Median seconds of a step of one env, measured for a few milliseconds with random actions.
+    """Median seconds of a step of one env, measured for a few milliseconds with random actions that it allows.
 
     Raises:
         EnvError: the env failed.
@@ -216,26 +217,31 @@ def _time_steps(factory: Factory) -> float:
         closing.join(_CLOSE_SECONDS)
         raise _IsAwaited
     try:
-        env.reset(seed=0)
+        info = _info_of(env.reset(seed=0))
         actions = copy.deepcopy(env.action_space)  # it may be the class's, and its stream is not ours to move
         actions.seed(0)
         times: list[float] = []
         deadline = time.perf_counter() + _PROBE_SECONDS
         while not times or (time.perf_counter() < deadline and len(times) < 1000):
-            action = actions.sample()
+            action = allowed_sample(actions, info)
             started = time.perf_counter()
-            _, _, terminated, truncated, _ = env.step(action)
+            _, _, terminated, truncated, info = env.step(action)
             times.append(time.perf_counter() - started)
             if terminated or truncated:
-                env.reset()
+                info = _info_of(env.reset())
         return sorted(times)[len(times) // 2]
-    except Exception as error:
+    except ENV_RAISED as error:
         raise _trial_error(error) from error
     finally:
         env.close()
 
 
-def _trial_error(error: Exception) -> EnvError:
+def _info_of(answer: Any) -> Any:
+    """The info of a reset, whatever it returned: engines say what is wrong with it."""
+    return answer[-1] if isinstance(answer, tuple) and answer else None
+
+
+def _trial_error(error: BaseException) -> EnvError:
     """The error for what an env raised in the trial; its traceback begins in the env."""
     trace = error.__traceback__
     if trace is not None and trace.tb_next is not None:

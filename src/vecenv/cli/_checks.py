@@ -20,7 +20,9 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
+from vecenv._batch.faults import ENV_RAISED
 from vecenv._batch.layout import Layout
+from vecenv._front.action_masks import allowed_sample
 from vecenv._make.registration import make_env
 from vecenv._make.source import find_build
 from vecenv.agents import MultiAgentVectorEnv
@@ -30,7 +32,8 @@ from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
 from vecenv.cli._values import bare, bits
-from vecenv.engines import Compiled, Sync, registry
+from vecenv.engines import Compiled, Device, Sync, registry
+from vecenv.mujoco._registry import find_task
 from vecenv.testing._check_kernel import check_kernel
 from vecenv.testing._lines import shortened
 
@@ -77,17 +80,25 @@ class Subject:
         """One env, closed afterwards."""
         return closing(self.source.factory()())
 
+    def masks(self) -> bool:
+        """Whether infos of the env say which actions are allowed."""
+        with self.env() as env:
+            return slots_of(env) is None and "action_mask" in env.reset(seed=self.seed)[1]
+
     def walk(self, env: Any) -> Iterator[tuple[int, Any, Any]]:
         """Random episodes, the same in every call: number of the step, the action (None for a reset), and the results.
 
-        Actions of several agents are those that their masks allow.
+        Actions are those that masks allow.
         """
         space, slots = copy.deepcopy(env.action_space), slots_of(env)
         space.seed(self.seed)
         latest = env.reset(seed=self.seed)
         yield 0, None, latest
         for number in range(1, self.steps + 1):
-            action = space.sample() if slots is None else sample_row(space, slots, latest[0], latest[-1])
+            if slots is None:
+                action = allowed_sample(space, latest[-1])
+            else:
+                action = sample_row(space, slots, latest[0], latest[-1])
             latest = env.step(action)
             yield number, action, latest
             if latest[2] or latest[3]:
@@ -103,6 +114,8 @@ _ADVICE = {
     "pickling": "workers get the class and its arguments by pickle: keep open files and locks out of them",
 }
 """What to do about an exception in a check."""
+_ANY_ACTIONS = ("api", "speed")
+"""Checks whose actions do not heed masks."""
 _SHARING = "envs must share nothing: no global or class variables, no random numbers but self.np_random"
 
 
@@ -117,7 +130,9 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
                 found = function(subject)
         except _Problem as problem:
             return [Finding(name, problem.result, wrong, advice, problem.fatal) for wrong, advice in problem.args]
-        except Exception as error:
+        except ENV_RAISED as error:
+            if name in _ANY_ACTIONS and subject.masks():
+                return [Finding(name, "skipped", "it takes any action, which the env's masks forbid")]
             advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
             fatal = function.__name__ in ("builds", "spaces", "values", "engines")
             return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", advice, fatal, raised=True)]
@@ -289,8 +304,8 @@ def buffer_reuse(subject: Subject) -> str | list[Finding]:
             wrong = f"the observation of step {changed} changed later: the env writes into an array it has returned"
             advice = "return a copy: vecenv makes one, lists and other replay buffers do not"
             found.append(Finding("buffer reuse", "warning", wrong, advice))
-        env.reset(seed=subject.seed)
-        action = env.action_space.sample()
+        _, info = env.reset(seed=subject.seed)
+        action = allowed_sample(env.action_space, info)
         before = bits(action)
         env.step(action)
         if bits(action) != before:
@@ -307,7 +322,7 @@ def pickling(subject: Subject) -> str:
         env.reset(seed=subject.seed)
         try:
             pickle.loads(pickle.dumps(env.unwrapped))
-        except Exception as error:
+        except ENV_RAISED as error:
             return f"its class reaches workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
     return "its class reaches workers; a running env too"
 
@@ -321,7 +336,7 @@ def engines(subject: Subject) -> str:
     for name in names:
         try:
             number = _first_difference(wanted, _exchanges(subject, name))
-        except Exception as error:
+        except ENV_RAISED as error:
             faults.append((f"engine {name!r}: {type(error).__name__}: {error!s:.300}", _SHARING))
             raised = True
             continue
@@ -457,12 +472,20 @@ def _exchanges(subject: Subject, engine: str) -> list[bytes]:
     """Bits of all results of a vector env."""
     options: dict[str, Any] = {"workers": 2} if registry.declares(engine, "parallel") else {}
     with subject.source.make(3, engine=engine, **options) as envs:
-        envs.action_space.seed(subject.seed)
+        space = copy.deepcopy(envs.single_action_space) if hasattr(envs, "single_action_space") else None
+        for one in (envs.action_space, space):
+            if one is not None:
+                one.seed(subject.seed)
         obs, infos = envs.reset(seed=subject.seed)
         found = [bits(obs)]
         for _ in range(min(subject.steps, 200)):
-            several = isinstance(envs, MultiAgentVectorEnv)
-            actions = sample_all(envs, obs, infos) if several else envs.action_space.sample()
+            if isinstance(envs, MultiAgentVectorEnv):
+                actions = sample_all(envs, obs, infos)
+            elif "action_mask" in infos:
+                own = [allowed_sample(space, {"action_mask": mask}) for mask in infos["action_mask"]]
+                actions = np.array(own)
+            else:
+                actions = envs.action_space.sample()
             obs, reward, terminated, truncated, infos = envs.step(actions)
             found.append(bits(obs) + bits([reward, terminated, truncated]))
     return found
@@ -478,6 +501,7 @@ def _rate(subject: Subject, engine: str) -> float:
 
 
 def _able(subject: Subject) -> list[str]:
-    """Names of the engines on this machine that can run the env."""
+    """Names of the engines on this machine that can run the env; physics on a device is other physics."""
     automatic = [engine.name for engine in registry.classes() if engine.automatic]
-    return [name for name in automatic if subject.source.refusal(name) is None]
+    other = {Device.name} if find_task(subject.source.env) is not None else set()
+    return [name for name in automatic if name not in other and subject.source.refusal(name) is None]

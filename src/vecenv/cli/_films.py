@@ -105,7 +105,8 @@ def drawing(name: str) -> Iterator[None]:
     try:
         yield
     except (VecenvError, gymnasium.error.Error) as error:
-        if isinstance(error.__cause__, TypeError) and "render_mode" in str(error):
+        refused = "render_mode" in str(error) or "takes no arguments" in str(error)
+        if isinstance(error.__cause__, TypeError) and refused:
             raise ConfigError(
                 f"{name} cannot be rendered: its constructor takes no render_mode (add it, and return a uint8 array "
                 "[height, width, 3] from render() when it is 'rgb_array')"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vecenv._util.suggest import did_you_mean
@@ -113,7 +114,31 @@ def _run(name: str, arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 2
     from vecenv.cli._screen import Screen
 
-    return command.run(options, Screen(options.json))
+    screen = Screen(options.json)
+    try:
+        with _prints_to_stderr() if options.json else contextlib.nullcontext():
+            return command.run(options, screen)
+    finally:
+        screen.print_json()
+
+
+@contextlib.contextmanager
+def _prints_to_stderr() -> Iterator[None]:
+    """Within the block, what envs print goes to stderr, from worker processes and native code too."""
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _description(text: str) -> str:

@@ -107,7 +107,7 @@ def _curve(reports: Sequence[RunReport]) -> str:
 def _evaluation(result: Mapping[str, Any]) -> str:
     found = result.get("evaluation")
     if not isinstance(found, dict):
-        return "<p>The run was not evaluated: <code>vecenv eval</code> does it.</p>"
+        return "<p>The run was not evaluated at its end.</p>"
     heads = "episodes", "mean return", "95 % interval of the mean", "IQM", "95 % interval of the IQM"
     head = f"<tr>{''.join(f'<th>{name}</th>' for name in heads)}</tr>"
     means = _number(found.get("mean")), _interval(found, "low", "high")

@@ -42,6 +42,8 @@ class RunFiles:
         elif going_on:
             with open_file(monitor) as file:
                 lines = file.read().splitlines(keepends=True)
+            if lines and not lines[-1].endswith(b"\n"):  # cut off: what follows would be glued to it
+                lines.pop()
             write_file(monitor, b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
         self._episodes = ResultsFile(monitor, header, append=going_on)
@@ -90,9 +92,8 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
     path = directory / name
     if path.exists() and any(path.iterdir()):
         if not overwrite:
-            raise ConfigError(
-                f"{path} exists; choose another --name, --overwrite it, or continue it: vecenv train {path}"
-            )
+            go_on = f", or continue it: vecenv train {path}" if any((path / CHECKPOINTS).glob(f"*{SUFFIX}")) else ""
+            raise ConfigError(f"{path} exists; choose another --name, or --overwrite it{go_on}")
         if not (path / "config.json").is_file():
             raise ConfigError(f"{path} is not a run (no config.json), so it is not overwritten; choose another --name")
         shutil.rmtree(path)

@@ -23,10 +23,14 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
-    """The output of a command: consoles `out` and `err`. With `json`, stdout gets one JSON document and no more."""
+    """The output of a command: consoles `out` and `err`. With `json`, stdout gets one JSON document and no more.
+
+    The document is printed at the end, by `print_json`: until then, whatever envs print goes to stderr.
+    """
 
     def __init__(self, json: bool) -> None:
         self.json = json
+        self._document: str | None = None
         self.out = Console(highlight=False, soft_wrap=False, emoji=False)
         self.err = Console(stderr=True, highlight=False, emoji=False)
 
@@ -37,10 +41,16 @@ class Screen:
     def answer(self, data: Any, *what: Any) -> None:
         """Print the result: `data` as JSON, or `what` for people."""
         if self.json:
-            print(json.dumps(plain(data), indent=1, allow_nan=False))
+            self._document = json.dumps(plain(data), indent=1, allow_nan=False)
         else:
             for thing in what:
                 self.out.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+
+    def print_json(self) -> None:
+        """Print the document, if there is one."""
+        if self._document is not None:
+            print(self._document)
+            self._document = None
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:

@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Dict
 
+from vecenv._batch.faults import ENV_RAISED
 from vecenv._batch.slots import Group, Slots, SlotSpace
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
@@ -25,7 +26,7 @@ from vecenv._util.suggest import did_you_mean, nearest
 from vecenv.agents._sources import find_pettingzoo
 from vecenv.atari._ids import GAME_IDS, find_game, load_ale
 from vecenv.cli._agents import MASK
-from vecenv.engines import Request, registry
+from vecenv.engines import Asyncio, Process, Request, Sync, Thread, registry
 from vecenv.errors import ConfigError, InvalidAction, MissingExtra, SpaceError, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
 from vecenv.presets import make_options_for
@@ -285,7 +286,7 @@ def _module(module: str, name: str) -> Any:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(f"{module!r} cannot be imported: {error}") from error
         raise ConfigError(f"there is no module {module!r} (looked in {os.getcwd()} too), as in {name!r}") from error
-    except Exception as error:
+    except ENV_RAISED as error:
         raise ConfigError(f"{module!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -429,8 +430,18 @@ def _preprocessing(checkpoint: Checkpoint, name: str, kwargs: Mapping[str, Any])
     return made_with.get("preprocessing") if isinstance(made_with, dict) else None
 
 
-def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device: str = "auto") -> Any:
-    """The trainer of a checkpoint, of whichever algorithm; `make_envs` is called if it has no plain id of its envs."""
+def runs_python(engine: Any) -> bool:
+    """Whether this is the name of an engine on this machine that runs any env in Python."""
+    return engine in (Sync.name, Thread.name, Process.name, Asyncio.name)
+
+
+def load_trainer(
+    checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device: str = "auto", *, own_envs: bool = False
+) -> Any:
+    """The trainer of a checkpoint, of whichever algorithm.
+
+    `make_envs` is called if it has no plain id of its envs, or for envs that are to be made otherwise (`own_envs`).
+    """
     from vecenv import trainers
 
     stored = _stored(checkpoint)
@@ -441,7 +452,7 @@ def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device
             f"{checkpoint.path} is of {stored['algorithm']!r:.80}, no trainer of vecenv; load it in Python: "
             f"{stored['algorithm']!s:.80}.load(path)"
         )
-    if stored["env_id"] is not None and not _imports(stored["env_id"]):
+    if stored["env_id"] is not None and not _imports(stored["env_id"]) and not own_envs:
         return cls.load(checkpoint.path, device=device)
     return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)), device=device)
 
@@ -461,7 +472,9 @@ def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool, device: 
 
     def make_envs(config: Any) -> Any:
         known = _trained_on(checkpoint) is not None and (trust or not _code_of(checkpoint))
-        envs = (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs)
+        asked = checkpoint.config.get("engine")
+        engine = {"engine": asked} if known and runs_python(asked) else {}
+        envs = (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs, **engine)
         return envs.versus(len) if checkpoint.config.get("self_play") else envs  # rows as in training
 
     trainer = load_trainer(checkpoint, make_envs, "cpu")

@@ -27,6 +27,7 @@ from vecenv.cli._sources import (
     find_checkpoint,
     find_env,
     load_trainer,
+    runs_python,
     usual_screens,
 )
 from vecenv.engines.recording.episodes import versions
@@ -71,7 +72,7 @@ class Job:
     def evaluated_with(self) -> dict[str, Any]:
         """Options of `make` for evaluations: what to do about failures as in training, on the engine that does it."""
         found = {name: value for name, value in _for_make(self.made_with).items() if name in _ABOUT_FAILURES}
-        return {"engine": self.engine, **found} if found else {}
+        return {**({"engine": self.engine} if found or runs_python(self.engine) else {}), **found}
 
     @property
     def again(self) -> str:
@@ -126,7 +127,8 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     if newest.resolve() != checkpoint.path.resolve():
         raise ConfigError(f"the run has a newer checkpoint, {newest}; continue from that, or remove it")
     source = env_of(checkpoint, None, {}, options.trust)
-    made_with = _stored_make_options(about)
+    changes = _make_options(options, EnvSource(source.name, source.env))
+    made_with = {**_stored_make_options(about), **changes}
     steps = options.steps or int(about["steps"])
     opponents: list[Opponents] = []
 
@@ -136,7 +138,7 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
         opponents.append(_self_play(source, about["engine"], config, made_with, about["seed"]))
         return opponents[0].game
 
-    trainer = load_trainer(checkpoint, envs, options.device)
+    trainer = load_trainer(checkpoint, envs, options.device, own_envs=bool(changes))
     if trainer.steps >= steps:
         trainer.close()
         raise ConfigError(f"{checkpoint.path} has already made {trainer.steps:,} steps; set more with --steps")
@@ -338,7 +340,9 @@ def _name_options(job: Job, screen: Screen, error: BaseException) -> None:
     unused = not {"record", "on_error"} <= job.made_with.keys()
     if isinstance(error, EnvError) and error.recording is None and unused:
         ideas = {"record": "--record to replay such a failure", "on_error": "--on-error restart to go on without it"}
-        screen.note(f"train with {', with '.join(idea for name, idea in ideas.items() if name not in job.made_with)}")
+        screen.note(
+            f"continue with {', with '.join(idea for name, idea in ideas.items() if name not in job.made_with)}"
+        )
 
 
 def _advice(job: Job, stop: StopRequest) -> str | None:
@@ -346,7 +350,7 @@ def _advice(job: Job, stop: StopRequest) -> str | None:
     returns = read_episodes(job.files.path).returns
     returns = returns[np.isfinite(returns)]
     part = len(returns) // 10
-    if stop or part < 5:
+    if stop or part < 5 or job.trainer.diverged:
         return None
     parts = [stretch.mean() for stretch in np.array_split(returns, 10)]
     spread = np.std(returns[:part]) / np.sqrt(part)

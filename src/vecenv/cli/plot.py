@@ -68,7 +68,7 @@ def run(options: Options, screen: Screen) -> int:
     for curve in curves:
         last = next(place for place in reversed(range(len(curve.mean))) if curve.mean[place] == curve.mean[place])
         interval = f"{curve.low[last]:.1f} ... {curve.high[last]:.1f}"
-        steps = short(2 * curve.steps[-1] - curve.steps[-2])
+        steps = short((3 * curve.steps[-1] - curve.steps[-2]) / 2)  # points are in the middle of their intervals
         table.add_row(curve.label, str(curve.runs), steps, f"{curve.mean[last]:.1f}", interval)
     data = {"file": options.out, "curves": [asdict(curve) for curve in curves]}
     screen.answer(data, table, f"written to {options.out}")

@@ -25,7 +25,6 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vecenv.cli._options import (
-    MAKE_OPTIONS,
     Count,
     CountOrNone,
     DeviceName,
@@ -101,8 +100,10 @@ class Options:
 
 
 _OF_NEW_RUNS = (
-    "algo", "envs", "engine", *MAKE_OPTIONS, "seed", "self_play", "shared_policy", "set", "kwargs", "name", "overwrite",
+    "algo", "envs", "engine", "workers", "preprocessing", "seed", "self_play", "shared_policy", "set", "kwargs", "name",
+    "overwrite",
 )  # fmt: skip
+"""Options that a run which continues does not take: all but those about its end and about failures."""
 
 
 def run(options: Options, screen: Screen) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from vecenv._util.checks import brief, positive_int
 from vecenv._util.specs import PETTINGZOO, imports_code
+from vecenv._util.warn import warn_user
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, UnsupportedError, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
@@ -60,6 +62,7 @@ class Trainer(Generic[ConfigT]):
         steps: steps of all envs together so far.
         updates: gradient steps so far.
         evaluations: steps and mean return of the evaluations so far, by name; see `PeriodicEvaluation`.
+        diverged: whether a loss of the last `learn` was not finite.
     """
 
     Config: type[ConfigT]
@@ -103,6 +106,7 @@ class Trainer(Generic[ConfigT]):
         self._generators = {"cpu": self.generator}
         self.steps = self.updates = 0
         self.evaluations: dict[str, list[tuple[int, float]]] = {}
+        self.diverged = False
         self._losses: dict[str, Any] = {}
         self._loggers: Sequence[Logger] = ()
         try:
@@ -159,11 +163,12 @@ class Trainer(Generic[ConfigT]):
             raise ConfigError('evaluations need names of their own: PeriodicEvaluation(every, envs, name="test")')
         for evaluation in evaluations:
             evaluation.check(self)
-        clock, steps_before = Clock(), self.steps
+        clock, steps_before, self.diverged = Clock(), self.steps, False
 
         def report() -> bool:
             """Tell callbacks and loggers; return whether to go on."""
             losses = {name: float(host(loss)) for name, loss in self._losses.items()}
+            self._warn_of_losses(losses)
             progress = clock.progress(self, steps_before, total_steps, losses)
             self.log(progress.scalars)
             answers = [callback(progress) for callback in callbacks]  # all are called
@@ -177,6 +182,17 @@ class Trainer(Generic[ConfigT]):
         finally:
             self._loggers = ()
         return self
+
+    def _warn_of_losses(self, losses: Mapping[str, float]) -> None:
+        """Say once if the network does not learn any more."""
+        wrong = [f"{name} {loss}" for name, loss in losses.items() if not math.isfinite(loss)]
+        if wrong and not self.diverged:
+            self.diverged = True
+            warn_user(
+                f"losses are not finite after {self.steps:,} steps ({', '.join(wrong)}): the weights are probably NaN, "
+                "and do not recover. Look for NaN and very large numbers in observations and rewards (envs made with "
+                "check_finite='error' stop at them), or learn with a smaller learning_rate from an earlier checkpoint"
+            )
 
     @contextlib.contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
