@@ -392,7 +392,8 @@ def test_the_evaluation_goes_on_without_the_episode_of_a_failed_env(inside, late
     assert not cli_envs.Late.fails
 
 
-def test_the_evaluation_of_an_env_whose_episodes_never_end_ends(inside, tmp_path):
+def test_the_evaluation_of_an_env_whose_episodes_never_end_ends(inside, tmp_path, monkeypatch):
+    monkeypatch.setattr("vecenv.evaluation._evaluate.LONGEST", 300)
     env = "gymnasium.envs.classic_control:PendulumEnv"
     out, err = inside("train", env, "--name", "p", "--steps", 128, "--eval-episodes", 2, *SMALL)
     assert "no episode ended in training, so the evaluation may take longer; Ctrl-C leaves it out" in err

@@ -1557,8 +1557,8 @@ COMMAND_LINE = (
         breaks="Going on with a run refuses another seed instead of ignoring it.",
         mechanism="command line",
         file="cli/train.py",
-        old='*MAKE_OPTIONS, "seed", "self_play",',
-        new='*MAKE_OPTIONS, "self_play",',
+        old='"preprocessing", "seed", "self_play",',
+        new='"preprocessing", "self_play",',
         near=("cli/test_train.py",),
     ),
     SeededFault(

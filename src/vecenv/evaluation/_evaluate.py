@@ -7,9 +7,10 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex, overload
+from typing import Any, Literal, overload
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from vecenv._make.make import make
@@ -139,9 +140,8 @@ def evaluate(
             writer = _writer(rows, jobs, env, scenario_kwargs)
             cut = asked if limits else _limit_of(rows.spec)
             outcomes = Loop(outer, actor, jobs, writer, cut, report, stop).run()
-        limit = min(
-            (int(each) for each in (*limits, cut) if isinstance(each, SupportsIndex) and each > 0), default=None
-        )
+        known = (int(each) for each in (*limits, cut) if isinstance(each, (int, np.integer)) and each > 0)
+        limit = min(known, default=None)
         return Evaluation(name, jobs, outcomes, confidence, resamples, limit)
 
     if not background:

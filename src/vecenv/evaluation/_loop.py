@@ -72,7 +72,7 @@ class Loop:
     def run(self) -> Outcomes:
         """Run all jobs. Raises CancelledError if `stop` was set, InvalidAction if actions do not fit their space."""
         envs, fresh = self._envs, np.arange(self._envs.num_envs)
-        rows, obs, starts, masks, pending = fresh[:0], None, None, None, 0
+        rows, obs, starts, masks, pending = fresh[:0], None, np.zeros(0, np.bool_), None, 0
         self._assign(fresh)
         while True:
             if self._stop.is_set():
