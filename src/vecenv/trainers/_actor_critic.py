@@ -92,7 +92,7 @@ class OwnNetwork(PolicyNetwork):
         returns as its memory, and change that.
         """
         outputs, values, memory = self._call(obs, memory, began)
-        return outputs, values, memory if memory is None else tuple(part.clone() for part in memory)
+        return outputs, values, tuple(part.clone() for part in memory) if self.recurrent else None
 
     def _call(self, obs: Any, memory: Any, began: Tensor | None) -> Any:
         if self.recurrent:

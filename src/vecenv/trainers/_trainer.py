@@ -62,7 +62,7 @@ class Trainer(Generic[ConfigT]):
         steps: steps of all envs together so far.
         updates: gradient steps so far.
         evaluations: steps and mean return of the evaluations so far, by name; see `PeriodicEvaluation`.
-        diverged: whether a loss of the last `learn` was not finite.
+        diverged: whether a loss of the last `learn` was NaN.
     """
 
     Config: type[ConfigT]
@@ -185,12 +185,12 @@ class Trainer(Generic[ConfigT]):
 
     def _warn_of_losses(self, losses: Mapping[str, float]) -> None:
         """Say once if the network does not learn any more."""
-        wrong = [f"{name} {loss}" for name, loss in losses.items() if not math.isfinite(loss)]
+        wrong = [name for name, loss in losses.items() if math.isnan(loss)]
         if wrong and not self.diverged:
             self.diverged = True
             warn_user(
-                f"losses are not finite after {self.steps:,} steps ({', '.join(wrong)}): the weights are probably NaN, "
-                "and do not recover. Look for NaN and very large numbers in observations and rewards (envs made with "
+                f"losses are NaN after {self.steps:,} steps ({', '.join(wrong)}), and so are weights, which do not "
+                "recover. Look for NaN and very large numbers in observations and rewards (envs made with "
                 "check_finite='error' stop at them), or learn with a smaller learning_rate from an earlier checkpoint"
             )
 
