@@ -259,6 +259,13 @@ class Bare(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, True, False, {}
 
 
+class OldReset(Bare):
+    """Returns an observation alone, as Gym before 0.26."""
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32)
+
+
 gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")
 
 

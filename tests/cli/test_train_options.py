@@ -87,6 +87,8 @@ def test_envs_that_fail_at_masked_actions_are_trained_evaluated_and_checked(insi
     results = {one["check"]: one["result"] for one in found["checks"]}
     assert results["values"] == results["engines"] == results["buffer reuse"] == "ok"
     assert results["api"] == results["speed"] == "skipped"
+    found = json.loads(inside("check", "tests.cli.cli_envs:OldReset", "--steps", 20, "--json", code=1)[0])
+    assert {one["check"]: one["result"] for one in found["checks"]}["api"] == "failed", "it has no masks"
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("mujoco"), reason="needs vecenv[mujoco]")
@@ -106,6 +108,12 @@ def test_evaluations_run_on_the_engine_that_was_asked_for(inside, monkeypatch):
     for engine in ("thread", "auto"):
         inside("train", "tests.cli.cli_envs:Walk", "--engine", engine, "--steps", 128, "--eval-episodes", 1, *SMALL)
     assert seen == ["thread", None]
+    made = []
+    monkeypatch.setattr("vecenv.cli._sources.make", lambda *what, **how: made.append(how) or vecenv.make(*what, **how))
+    for number, engine in ((1, "thread"), (2, None)):
+        made.clear()
+        inside("eval", f"runs/Walk-ppo-{number}", "--trust", "--episodes", 1)
+        assert [how.get("engine") for how in made] == [engine], "no trial with another engine, to load the agent"
 
 
 def test_a_json_document_is_all_on_stdout_whatever_envs_print(command):

@@ -37,12 +37,17 @@ def action_masks(infos: Mapping[str, Any], name: str, env_ids: np.ndarray, actin
     return masks
 
 
-def allowed_sample(space: Any, info: Any) -> Any:
-    """A random action of one env, of those that its info "action_mask" allows if it is a mask of a Discrete space."""
-    if isinstance(space, Discrete) and isinstance(info, Mapping) and "action_mask" in info:
-        mask = np.asarray(info["action_mask"])
-        if mask.shape == (space.n,) and mask.dtype.kind in "bui" and mask.any():
-            return space.sample((mask != 0).astype(np.int8))
+def sample_after(space: Any, answer: Any) -> Any:
+    """A random action after this answer of an env's reset or step, of those that its info "action_mask" allows."""
+    info = answer[-1] if isinstance(answer, tuple) and answer else None
+    return sample_allowed(space, info["action_mask"] if isinstance(info, Mapping) and "action_mask" in info else None)
+
+
+def sample_allowed(space: Any, mask: Any) -> Any:
+    """A random action, of those that a mask allows if it is one of a Discrete space."""
+    mask = np.asarray(mask)
+    if isinstance(space, Discrete) and mask.shape == (space.n,) and mask.dtype.kind in "bui" and mask.any():
+        return space.sample((mask != 0).astype(np.int8))
     return space.sample()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 
 from vecenv._batch.faults import ENV_RAISED, Fault
-from vecenv._front.action_masks import allowed_sample
+from vecenv._front.action_masks import sample_after
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
 from vecenv._util.text import text_of, type_name
@@ -217,28 +217,24 @@ def _time_steps(factory: Factory) -> float:
         closing.join(_CLOSE_SECONDS)
         raise _IsAwaited
     try:
-        info = _info_of(env.reset(seed=0))
+        answer = env.reset(seed=0)
         actions = copy.deepcopy(env.action_space)  # it may be the class's, and its stream is not ours to move
         actions.seed(0)
         times: list[float] = []
         deadline = time.perf_counter() + _PROBE_SECONDS
         while not times or (time.perf_counter() < deadline and len(times) < 1000):
-            action = allowed_sample(actions, info)
+            action = sample_after(actions, answer)
             started = time.perf_counter()
-            _, _, terminated, truncated, info = env.step(action)
+            answer = env.step(action)
             times.append(time.perf_counter() - started)
+            _, _, terminated, truncated, _ = answer
             if terminated or truncated:
-                info = _info_of(env.reset())
+                answer = env.reset()
         return sorted(times)[len(times) // 2]
     except ENV_RAISED as error:
         raise _trial_error(error) from error
     finally:
         env.close()
-
-
-def _info_of(answer: Any) -> Any:
-    """The info of a reset, whatever it returned: engines say what is wrong with it."""
-    return answer[-1] if isinstance(answer, tuple) and answer else None
 
 
 def _trial_error(error: BaseException) -> EnvError:

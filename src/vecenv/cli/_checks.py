@@ -22,7 +22,7 @@ import numpy as np
 
 from vecenv._batch.faults import ENV_RAISED
 from vecenv._batch.layout import Layout
-from vecenv._front.action_masks import allowed_sample
+from vecenv._front.action_masks import sample_after, sample_allowed
 from vecenv._make.registration import make_env
 from vecenv._make.source import find_build
 from vecenv.agents import MultiAgentVectorEnv
@@ -82,8 +82,9 @@ class Subject:
 
     def masks(self) -> bool:
         """Whether infos of the env say which actions are allowed."""
-        with self.env() as env:
+        with contextlib.suppress(*ENV_RAISED), self.env() as env:
             return slots_of(env) is None and "action_mask" in env.reset(seed=self.seed)[1]
+        return False
 
     def walk(self, env: Any) -> Iterator[tuple[int, Any, Any]]:
         """Random episodes, the same in every call: number of the step, the action (None for a reset), and the results.
@@ -96,7 +97,7 @@ class Subject:
         yield 0, None, latest
         for number in range(1, self.steps + 1):
             if slots is None:
-                action = allowed_sample(space, latest[-1])
+                action = sample_after(space, latest)
             else:
                 action = sample_row(space, slots, latest[0], latest[-1])
             latest = env.step(action)
@@ -115,7 +116,7 @@ _ADVICE = {
 }
 """What to do about an exception in a check."""
 _ANY_ACTIONS = ("api", "speed")
-"""Checks whose actions do not heed masks."""
+"""Checks that take any action, whatever masks say."""
 _SHARING = "envs must share nothing: no global or class variables, no random numbers but self.np_random"
 
 
@@ -132,7 +133,7 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
             return [Finding(name, problem.result, wrong, advice, problem.fatal) for wrong, advice in problem.args]
         except ENV_RAISED as error:
             if name in _ANY_ACTIONS and subject.masks():
-                return [Finding(name, "skipped", "it takes any action, which the env's masks forbid")]
+                return [Finding(name, "skipped", "it takes any action, also those that the env's masks forbid")]
             advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
             fatal = function.__name__ in ("builds", "spaces", "values", "engines")
             return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", advice, fatal, raised=True)]
@@ -304,8 +305,7 @@ def buffer_reuse(subject: Subject) -> str | list[Finding]:
             wrong = f"the observation of step {changed} changed later: the env writes into an array it has returned"
             advice = "return a copy: vecenv makes one, lists and other replay buffers do not"
             found.append(Finding("buffer reuse", "warning", wrong, advice))
-        _, info = env.reset(seed=subject.seed)
-        action = allowed_sample(env.action_space, info)
+        action = sample_after(env.action_space, env.reset(seed=subject.seed))
         before = bits(action)
         env.step(action)
         if bits(action) != before:
@@ -482,8 +482,7 @@ def _exchanges(subject: Subject, engine: str) -> list[bytes]:
             if isinstance(envs, MultiAgentVectorEnv):
                 actions = sample_all(envs, obs, infos)
             elif "action_mask" in infos:
-                own = [allowed_sample(space, {"action_mask": mask}) for mask in infos["action_mask"]]
-                actions = np.array(own)
+                actions = np.array([sample_allowed(space, mask) for mask in infos["action_mask"]])
             else:
                 actions = envs.action_space.sample()
             obs, reward, terminated, truncated, infos = envs.step(actions)
@@ -501,7 +500,7 @@ def _rate(subject: Subject, engine: str) -> float:
 
 
 def _able(subject: Subject) -> list[str]:
-    """Names of the engines on this machine that can run the env; physics on a device is other physics."""
+    """Names of the engines on this machine that can run it bit for bit: MuJoCo tasks have other physics on a device."""
     automatic = [engine.name for engine in registry.classes() if engine.automatic]
     other = {Device.name} if find_task(subject.source.env) is not None else set()
     return [name for name in automatic if name not in other and subject.source.refusal(name) is None]

@@ -128,7 +128,7 @@ def _prints_to_stderr() -> Iterator[None]:
     try:
         sys.stdout.flush()
         kept = os.dup(1)
-    except OSError:  # it is closed
+    except (OSError, AttributeError):  # it is closed; Python has None then
         yield
         return
     try:

@@ -43,7 +43,9 @@ _SOONER = 10
 """A checkpoint that could not be written is tried again after this fraction of the steps between two checkpoints."""
 BEST = "best.npz"
 _ABOUT_FAILURES = ("timeout", "on_error", "record")
-"""Options of `make` that evaluations have too."""
+"""Options of `make` that evaluations have too, and that a run which continues may be given."""
+_USUAL = (None, False, "raise")
+"""Values of options of `make` that need not be stored."""
 _REPORT = 100
 """Steps of SAC and DQN between two updates of the display, and checks for Ctrl-C."""
 
@@ -127,7 +129,8 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     if newest.resolve() != checkpoint.path.resolve():
         raise ConfigError(f"the run has a newer checkpoint, {newest}; continue from that, or remove it")
     source = env_of(checkpoint, None, {}, options.trust)
-    changes = _make_options(options, EnvSource(source.name, source.env))
+    changes = {name: getattr(options, name) for name in _ABOUT_FAILURES}
+    changes = {name: value for name, value in changes.items() if value not in _USUAL}
     made_with = {**_stored_make_options(about), **changes}
     steps = options.steps or int(about["steps"])
     opponents: list[Opponents] = []
@@ -208,7 +211,7 @@ def _has_groups(envs: Any) -> bool:
 def _make_options(options: Any, source: EnvSource) -> dict[str, Any]:
     """Options of `vecenv.make`, as config.json stores them."""
     given = {name: getattr(options, name) for name in MAKE_OPTIONS} | {"preprocessing": None, **source.options}
-    return {name: value for name, value in given.items() if value not in (None, False, "raise")}
+    return {name: value for name, value in given.items() if value not in _USUAL}
 
 
 def _for_make(made_with: Mapping[str, Any]) -> dict[str, Any]:
